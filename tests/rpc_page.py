@@ -33,7 +33,7 @@ def reference() -> str:
 def _question(name: str, question: Question) -> str:
     kind = named(question.sent)
     asked = ", ".join(f"{each}s" for each in question.kinds)
-    facts = [f"Asked of {asked}, and of attached applications."]
+    facts = [f"Answered by {asked} and attached applications."]
     if question.path:
         facts.append(f"Over HTTP: `/api/v1/{question.path}`.")
     if name in VIEWS and VIEWS[name].compared:

@@ -160,7 +160,7 @@ change, the handler, and whether the brokers answer and have the topics. It also
 folder that a table needs. If Java is installed, it calls the transform with no records in a Spark of its own.
 Handler and transform are each imported in a separate process.
 
-It does not check Java, ports in use, folders without write permission, and object stores. Exit code 2 if the
+It does not check Java, ports in use, folders without write permission, or object stores. Exit code 2 if the
 configuration or its code cannot be used, 10 if no broker answers, 11 if a topic is missing.""",
             run=_check,
         ),
@@ -169,7 +169,7 @@ configuration or its code cannot be used, 10 if no broker answers, 11 if a topic
             "Print the JSON Schema of kctl.toml, for editors.",
             (),
             details="""\
-Editors complete and check the file by it. For those based on taplo, save it next to the file and begin the file
+Editors use it to complete and check the file. For editors based on taplo, save it next to the file, and begin the file
 with `#:schema ./kctl.schema.json`.""",
             run=_schema,
         ),

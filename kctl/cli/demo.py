@@ -42,7 +42,7 @@ COMMAND = Command(
             default=_STORAGES[0],
             choices=_STORAGES,
         ),
-        Option(("--sinkers",), "how many sinkers handle what is stored", "int", "N", 0),
+        Option(("--sinkers",), "how many sinkers handle stored messages", "int", "N", 0),
         Option(("--broker-only",), "only a broker, for experiments; --dir keeps its topics", "flag"),
         Option(("--port",), "for --broker-only. Default: any free port", "int", "N", least=1),
         OUTPUT,
@@ -50,9 +50,9 @@ COMMAND = Command(
     ),
     "kctl demo                              until Ctrl-C; ask it from another terminal: kctl rpc offset_checker\n"
     "kctl demo --for 60 -o json             exit 0 only if nothing was lost and nothing stored twice\n"
-    "kctl demo --sinkers 2 --for 60         and everything was handled\n"
+    "kctl demo --sinkers 2 --for 60         exit 0 only if also everything was handled\n"
     "kctl demo --storage lake --for 60      into a Delta table, counted by delta-rs\n"
-    "kctl demo --broker-only --dir kafka    no demo: a broker, with the topics that it had there",
+    "kctl demo --broker-only --dir kafka    no demo: only a broker, with the topics of this folder",
     "Starts a real Kafka broker and Spark workers, produces messages, and counts what was lost or stored twice.",
     run=_run,
 )

@@ -48,8 +48,8 @@ COMMANDS = tuple(_MODULES)
 _OPTIONS = (
     CONFIG,
     Option(("--version",), "print the version of kctl", "flag"),
-    Option(("--debug",), "show the traceback of an error; KCTL_DEBUG=1 too", "flag"),
-    Option(("--show-completion",), "print what completes kctl in the current shell", "flag"),
+    Option(("--debug",), "show the traceback of an error, like KCTL_DEBUG=1", "flag"),
+    Option(("--show-completion",), "print the completion script for the current shell", "flag"),
 )
 _EXAMPLES = """\
 kctl demo                  see everything at work

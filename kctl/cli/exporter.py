@@ -37,8 +37,8 @@ COMMAND = Command(
         SET,
     ),
     "kctl exporter -b 127.0.0.1:9092\nkctl exporter -c exporter.toml --set http.port=9308",
-    "The clusters come from [clusters.NAME], or without such a section from [kafka]. The exporter runs in this process "
-    "until Ctrl-C or SIGTERM. It notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=). "
-    "SIGHUP makes it read its file again.",
+    "The clusters come from [clusters.NAME], or without such a section from [kafka]. The exporter runs in this "
+    "process until Ctrl-C or SIGTERM. It notifies systemd when it is ready and while it is alive (Type=notify, "
+    "WatchdogSec=). On SIGHUP, it reads its configuration again.",
     run=_run,
 )

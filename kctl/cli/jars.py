@@ -10,7 +10,8 @@ from kctl.errors import UsageError
 from kctl.jars.ivy import fetch
 from kctl.jars.lock import LOCKS, USUAL, LockName, jar_paths, jars_dir
 
-_LOCKS = Option(("LOCK",), f"{', '.join(LOCKS)}; default: {' and '.join(USUAL)}", "words")
+_ANY_LOCK = ", ".join(f"`{each}`" for each in LOCKS)
+_LOCKS = Option(("LOCK",), f"{_ANY_LOCK}; default: {' and '.join(USUAL)}", "words")
 
 
 def _fetch(options: argparse.Namespace, _env: Mapping[str, str]) -> None:
@@ -46,21 +47,21 @@ COMMAND = CommandGroup(
             "fetch",
             "Download missing jars.",
             (_LOCKS,),
-            details="They go into a cache, verified by sha256. KCTL_MAVEN_REPOSITORY names a mirror, KCTL_CACHE_DIR "
-            "the cache.",
+            details="Verifies the jars by sha256 and stores them in a cache. KCTL_MAVEN_REPOSITORY names a mirror, "
+            "KCTL_CACHE_DIR the cache.",
             run=_fetch,
         ),
         Command(
             "verify",
             "Check the jars in the cache.",
             (_LOCKS,),
-            details="Compares the sha256 of each, and downloads the wrong ones again.",
+            details="Compares the sha256 of each jar, and downloads wrong jars again.",
             run=_verify,
         ),
         Command(
             "paths",
             "Print the paths of a lock's jars, separated by commas as `spark-submit --jars` takes them.",
-            (Option(("LOCK",), ", ".join(LOCKS), is_required=True),),
+            (Option(("LOCK",), _ANY_LOCK, is_required=True),),
             run=_paths,
         ),
     ),

@@ -120,7 +120,7 @@ def _routes(source: SnapshotSource, answers: Api) -> FastAPI:
     app.get("/assets/{digest}/{name:path}", include_in_schema=False)(asset)
     app.get("/docs", summary="This reference as a page", response_class=HTMLResponse)(docs)
     app.get("/healthz", summary="The master is alive")(healthz)
-    app.get("/readyz", summary="The fleet does its work: 503 while its verdict is failing or unknown")(readyz)
+    app.get("/readyz", summary="Whether the fleet does its work: 503 while the verdict is failing or unknown")(readyz)
     app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
     app.include_router(api.router)
     if source.operations is not None:

@@ -63,11 +63,11 @@ class Error(BaseModel):
 
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
-    400: {"model": Error, "description": "A parameter that cannot be used"},
+    400: {"model": Error, "description": "A parameter is invalid"},
     401: {"model": Error, "description": "A token is needed"},
-    403: {"model": Error, "description": "Another origin, or a name that is not ours"},
+    403: {"model": Error, "description": "The request is from another origin, or for a foreign host name"},
     431: {"model": Error, "description": "Too large"},
-    503: {"model": Error, "description": "No snapshot yet, or too many questions"},
+    503: {"model": Error, "description": "No snapshot yet, or too many requests at a time"},
 }
 """The errors that any path may answer."""
 
@@ -149,5 +149,5 @@ class _StrictRequest(Request):
             try:
                 self._object = parse_object(await self.body())
             except BadPayload:
-                raise BadParams("body: not one JSON object (NaN, Infinity and 1e999 are no JSON)") from None
+                raise BadParams("body: not one JSON object (NaN, Infinity and 1e999 are not JSON)") from None
         return self._object

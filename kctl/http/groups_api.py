@@ -38,7 +38,7 @@ _AT_A_TIME = 2
 Latest = Mapping[str, ClusterSnapshot | None]
 """Cluster -> its last snapshot; None before the first."""
 ClusterOfGroup = Annotated[
-    str | None, Query(max_length=300, description="Needed where several have a group of that name.")
+    str | None, Query(max_length=300, description="Required if several clusters have a group of this name.")
 ]
 Sort = Literal["group", "lag", "lag_seconds", "growth", "status"]
 
@@ -59,27 +59,25 @@ class GroupsView:
 @router.get("/groups", summary="Every group of the clusters: state, members, lag, status")
 async def groups(
     request: Request,
-    cluster: Annotated[str | None, Query(max_length=300, description="Only this cluster's.")] = None,
+    cluster: Annotated[str | None, Query(max_length=300, description="Only groups of this cluster.")] = None,
     group: Annotated[
         list[Annotated[str, StringConstraints(max_length=_MAX_PATTERN)]] | None,
-        Query(max_length=_MAX_PATTERNS, description="Only those that fit one of these globs, such as `payments-*`."),
+        Query(max_length=_MAX_PATTERNS, description="Only groups that match one of these globs, such as `payments-*`."),
     ] = None,
-    sort: Annotated[Sort, Query(description="By this, the largest or worst first.")] = "group",
-    limit: Annotated[int, Query(ge=1, le=MAX_GROUPS, description="The most rows.")] = 1000,
+    sort: Annotated[Sort, Query(description="Sort by this, largest or worst first.")] = "group",
+    limit: Annotated[int, Query(ge=1, le=MAX_GROUPS, description="The maximum number of rows.")] = 1000,
 ) -> JSONResponse:
     view: GroupsView = request.app.state.groups
     chosen = _chosen(view, cluster)
     return JSONResponse(await asyncio.to_thread(_listed, chosen, group, sort, limit, view.clock()))
 
 
-@router.get(
-    "/groups/{group:path}", summary="One group: its partitions, and its members as its coordinator has them now"
-)
+@router.get("/groups/{group:path}", summary="One group: its partitions, and its members according to its coordinator")
 async def group(request: Request, group: str, cluster: ClusterOfGroup = None) -> JSONResponse:
     view: GroupsView = request.app.state.groups
     snapshot, found = _only(_chosen(view, cluster), group)
     if view.asking.locked():
-        raise Busy(f"the brokers are asked for {_AT_A_TIME} groups already: ask again in a moment")
+        raise Busy(f"the brokers are being asked for {_AT_A_TIME} groups already: retry in a moment")
     async with view.asking:
         return JSONResponse(await asyncio.to_thread(_detailed, view, snapshot, found))
 
@@ -87,7 +85,7 @@ async def group(request: Request, group: str, cluster: ClusterOfGroup = None) ->
 @router.get("/group-advice", summary="How many members a group needs, and why; 503 while it is unknown")
 async def group_advice(
     request: Request,
-    group: Annotated[str, Query(max_length=300, description="Its full name.")],
+    group: Annotated[str, Query(max_length=300, description="The full name of the group.")],
     cluster: ClusterOfGroup = None,
 ) -> JSONResponse:
     """Returns the advice for a group, which kctl watches from the first request on."""
@@ -105,7 +103,7 @@ def reason_not_ready(cluster: str, snapshot: ClusterSnapshot | None) -> str | No
     if snapshot.is_ready:
         return None
     why = "; ".join(f"{part}: {error}" for part, error in snapshot.errors.items())
-    return f"cluster {cluster} was not polled in full yet: {why}"
+    return f"cluster {cluster} has not been polled completely yet: {why}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,7 +128,7 @@ def groups_app(source: GroupsSource, access: AccessRights) -> App:
     app.get("/", summary="The page for people", response_class=HTMLResponse)(home)
     app.get("/assets/{digest}/{name:path}", include_in_schema=False)(asset)
     app.get("/healthz", summary="The exporter is alive")(healthz)
-    app.get("/readyz", summary="Every cluster was polled in full once")(readyz)
+    app.get("/readyz", summary="Every cluster has been polled completely at least once")(readyz)
     app.get("/metrics", summary="All metrics for Prometheus", response_class=PlainTextResponse)(metrics)
     app.include_router(router)
     answer_errors_in_one_shape(app)
@@ -140,12 +138,12 @@ def groups_app(source: GroupsSource, access: AccessRights) -> App:
 def _chosen(view: GroupsView, cluster: str | None) -> Latest:
     latest = view.latest()
     if not latest:
-        raise HTTPException(404, "all groups are collected with `exporter.all_groups = true` alone")
+        raise HTTPException(404, "this master does not collect all groups: set `exporter.all_groups = true`")
     if cluster is None:
         return latest
     if cluster not in latest:
         known = ", ".join(latest)
-        raise ClusterMissing(f"there is no cluster `{cluster}` among those that are collected, which are: {known}")
+        raise ClusterMissing(f"cluster `{cluster}` is not collected; the collected clusters are: {known}")
     return {cluster: latest[cluster]}
 
 
@@ -161,12 +159,12 @@ def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
     ]
     if len(found) > 1:
         names = ", ".join(snapshot.cluster for snapshot, _ in found)
-        raise UsageError(f"the clusters {names} each have a group `{group}`: name the one that is meant")
+        raise UsageError(f"the clusters {names} each have a group `{group}`: name the cluster that you mean")
     if found:
         return found[0]
     if reasons := [reason for name, each in latest.items() if (reason := reason_not_ready(name, each))]:
-        raise NotReady(f"whether there is a group `{group}` is not known: {'; '.join(reasons)}")
-    raise GroupMissing(f"there is no group `{group}` among those that are collected; `kctl groups` lists them")
+        raise NotReady(f"it is not known yet whether group `{group}` exists: {'; '.join(reasons)}")
+    raise GroupMissing(f"there is no group `{group}` among the collected groups; `kctl groups` lists them")
 
 
 def _listed(latest: Latest, patterns: Sequence[str] | None, sort: Sort, limit: int, now: float) -> JsonObject:

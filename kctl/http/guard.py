@@ -115,10 +115,12 @@ class Guard:
         is_linked = scope["path"] == "/" and not changes and headers.items() >= _OPENED.items()
         # Older browsers and other clients send no such header.
         if headers.get("sec-fetch-site", "").strip().lower() == "cross-site" and not is_linked:
-            raise NotAllowed("pages of another site are not served: open this address itself, not a link to it")
+            raise NotAllowed(
+                "requests from pages of another site are rejected: open this address itself, not a link to it"
+            )
         try:
             if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
-                raise NotAllowed("pages of another origin are not served")
+                raise NotAllowed("requests from pages of another origin are rejected")
         except ValueError:
             raise BadRequest("the Origin header cannot be read") from None
         self._check_caller(scope, headers.get("authorization"), host, changes or scope["path"].startswith(_OF_HOLDERS))
@@ -132,21 +134,22 @@ class Guard:
             raise HeadersTooLarge(f"request line and headers are larger than {HEADER_BYTES} bytes")
         decisive = [name for name, _ in scope["headers"] if name in _DECISIVE]
         if len(set(decisive)) < len(decisive):
-            raise BadRequest("one of the headers that may come only once came twice")
+            raise BadRequest("a header that may appear only once appears twice")
         return {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
 
     def _check_caller(self, scope: Scope, authorization: str | None, host: str, needs_acting: bool) -> None:
         access = self.access
         if needs_acting and not access.may_act:
             raise NotAllowed(
-                "this changes something, or shows messages, and needs a token, but none is configured: set "
+                "this request changes something or shows messages, so it needs a token, but none is configured: set "
                 "http.token_file"
             )
         if authorization is not None and access.tokens:
             token = self._token((scope.get("client") or ("",))[0], authorization, needs_acting)
             if needs_acting and not token.may_act:
                 raise NotAllowed(
-                    "this token may only read: what changes something, or shows messages, needs one of http.token_file"
+                    "this token may only read: a request that changes something or shows messages needs a token of "
+                    "http.token_file"
                 )
             scope[CALLER_KEY], scope[HOLDER_KEY] = token.name, token.may_act
             return
@@ -154,10 +157,12 @@ class Guard:
             raise Unauthorized("a token is needed: send `Authorization: Bearer …`")
         name = host_name(host)
         if name is None or not (is_loopback_name(name) or name in access.hosts):
-            raise NotAllowed("without a token this server is called localhost: add other names to http.allowed_hosts")
+            raise NotAllowed(
+                "without a token, clients must call this server localhost: add other names to http.allowed_hosts"
+            )
         if not (access.others_may_read or scope["path"] in _FOR_ALL or _is_own(scope)):
             if scope["path"] != "/readyz":
-                raise Unauthorized("other users than the fleet's and root need a token: set http.read_token_file")
+                raise Unauthorized("users other than the fleet's and root need a token: set http.read_token_file")
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
@@ -175,7 +180,7 @@ class Guard:
             self._wrong_tokens = count = self._wrong_tokens + 1
             if count & (count - 1) == 0:  # a line for each power of two, with the address but not the token
                 log.warning("action=wrong_token source=%s count=%d", source or "-", count)
-            raise Unauthorized("the token is not the right one")
+            raise Unauthorized("the token is wrong")
         return token
 
 

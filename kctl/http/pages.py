@@ -37,7 +37,7 @@ async def asset(request: Request, digest: str, name: str) -> Response:
     """Returns a script or style. Its address changes with its content, so it can be cached for ever."""
     found = _files().get(name)
     if found is None or digest != _digest() or name[-3:] not in _TYPES:
-        raise HTTPException(404, "there is no such file of the page")
+        raise HTTPException(404, "the page has no such file")
     is_gzipped = "gzip" in request.headers.get("accept-encoding", "")
     headers = {"cache-control": "private, max-age=31536000, immutable", "vary": "accept-encoding"}
     if is_gzipped:

@@ -17,10 +17,10 @@ ENGINE_RESTARTS = "the engine restarts first: no worker reads for about 5 s"
 class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Restart workers, sinkers or the engine.
 
-    Each process first finishes its batch, commits and leaves the group. `--all` begins with processes that were given
-    up (`fatal`), and leaves out processes that you stopped (`kctl start NAME`) or that cannot be killed. A restart of
-    the engine takes about 5 s, during which no worker reads, so `--all` restarts it only if its JVM needs other
-    settings; on a terminal it asks first. Gives up after 600 s, or `--deadline`.
+    Each process first finishes its batch, commits and leaves the group. `--all` begins with processes that kctl gave up
+    (`fatal`), and leaves out processes that you stopped (`kctl start NAME`) or that cannot be killed. While the engine
+    restarts, no worker reads for about 5 s, so `--all` restarts the engine only if its JVM needs other settings; on a
+    terminal, kctl asks first. Gives up after 600 s, or `--deadline`.
 
     kctl restart worker-0 --wait
     kctl restart worker-0 worker-1 --rolling
@@ -29,8 +29,8 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
     name: str | None = param("workers, sinkers, or `engine`", separator=",", default=None)
     all: bool = param("all except stopped ones; the engine only if its settings have changed", default=False)
-    rolling: bool = param("one after another, each after the previous one is up", default=False)
-    dry_run: bool = param("only list them, and whether the engine is included", default=False)
+    rolling: bool = param("one at a time, each after the previous one is up", default=False)
+    dry_run: bool = param("only list them, and whether the engine is one", default=False)
 
     def problem(self, mark: str = "") -> str | None:
         return f"give one or more names, or {mark}all" if (self.name is None) != self.all else None

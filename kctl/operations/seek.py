@@ -23,9 +23,9 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
 
     Moves the group's committed offset and the stored offset together, in every worker that has a partition of the
     topic. First shows which messages will be skipped or handled again, and asks. Messages in the storage are still
-    handled. `latest` and times are resolved when they are shown, or with `--yes` when the seek begins. A time without a
-    zone is in UTC. Gives up after 120 s, or `--deadline`; then nothing moves later. With several hosts it applies to
-    all of them, one after another, unless you pass `--host`.
+    handled. kctl resolves `latest` and times for the preview, or with `--yes` when the seek begins. A time without a
+    zone is in UTC. Gives up after 120 s, or `--deadline`; then no offset moves later. With several hosts, the seek
+    applies to all of them, one after another, unless you pass `--host`.
 
     kctl seek --topic orders --to earliest --dry-run
     kctl seek --topic orders --partition 3 --to 1200

@@ -31,8 +31,8 @@ class PartitionRow(Struct, frozen=True, gc=False):
     """The end of the log; with `read_committed` the last stable offset."""
     remaining_count: int | None = None
     """The lag, from the committed offset to the end, never negative. If nothing was ever committed, the reset policy
-    decides: `earliest` counts from the log start, `latest` from the position. For a share group it is its coordinator's
-    count (KIP-1226)."""
+    decides: `earliest` counts from the log start, `latest` from the position. For a share group, its coordinator counts
+    (KIP-1226)."""
     worker: str | None = None
     age_seconds: float | None = None
     """Age of the offsets."""
@@ -41,7 +41,7 @@ class PartitionRow(Struct, frozen=True, gc=False):
     stored_messages: int | None = None
     """Messages in the storage that are neither handled nor dead letters; None if unknown, or without a storage."""
     stored_seconds: float | None = None
-    """How long the oldest of them has been there; None if there is none, or unknown."""
+    """How long the oldest of these messages has been in the storage; None if there are none, or unknown."""
 
 
 class Offsets(Struct, frozen=True):
@@ -59,8 +59,7 @@ class LagTotals(Struct, frozen=True):
     """The partitions whose lag is unknown."""
     topics: Mapping[str, int | None] = {}
     behind_transaction: int | None = None
-    """Messages that open transactions withhold; the lag does not include them. None if unknown, or without
-    `read_committed`."""
+    """Messages that open transactions withhold, not part of the lag; None if unknown, or without `read_committed`."""
 
 
 WORST = 3

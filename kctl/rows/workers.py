@@ -54,11 +54,11 @@ class WorkerStatus:
     resident_bytes: int | None = None
     """Resident memory of all its processes, including its JVM; None before the first measurement."""
     warning: str | None = None
-    """A warning of its supervisor, such as a memory limit that is not applied."""
+    """A warning of the supervisor, such as a memory limit that is not applied."""
     paused: tuple[Scope, ...] = ()
     """Partitions and topics that it must not read."""
     is_requested: bool = False
-    """Whether its last start or restart was requested, and it has not failed since."""
+    """Whether the last start or restart was requested, and the process has not failed since."""
 
     @property
     def state_words(self) -> str:
@@ -137,8 +137,8 @@ class MemberRow(Struct, frozen=True):
 
 
 class GroupMembers(Struct, frozen=True):
-    """The group's members. `agreed` is false while members have different generations or leaders, as during a
-    rebalance; `generation` is then the highest, and `leader` None unless all name the same one."""
+    """`agreed` is false while members have different generations or leaders, as during a rebalance. `generation` is
+    then the highest, and `leader` is None unless all members name the same one."""
 
     leader: str | None = None
     """Member id of the leader."""

@@ -55,7 +55,7 @@ def test_pages_tell_the_truth_about_a_broker_that_is_late_hangs_or_ends(short_di
     with running_exporter(short_dir, "-c", str(config), is_forked=False) as exporter:
         eventually(lambda: up(exporter.samples()) == {0}, what="the first poll has failed")
         status, reason = exporter.get("/readyz")
-        assert (status, "cluster main was not polled in full yet" in reason) == (503, True)
+        assert (status, "cluster main has not been polled completely yet" in reason) == (503, True)
         assert exporter.samples().of("kctl_cluster_groups", "cluster") == {}
         try:
             broker.start()

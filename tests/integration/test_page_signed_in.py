@@ -109,7 +109,7 @@ def test_readers_see_classes_and_no_text(page: webdriver.Chrome, site: Site) -> 
 @pytest.mark.shows("the page: after signing in dead letters are grouped, found, read, requeued, deleted")
 def test_a_group_is_read_and_requeued(page: webdriver.Chrome, storage: FileStorage) -> None:
     sign_in(page, "a-wrong-token-of-somebody")
-    eventually(lambda: text(page, "sign-status") == "the token is not the right one")
+    eventually(lambda: text(page, "sign-status") == "the token is wrong")
     assert not page.find_element(By.ID, "workbench").is_displayed()
     page.find_element(By.ID, "token").clear()
     sign_in(page, awaiting="7 dead letters match")
@@ -314,7 +314,7 @@ def test_a_replaced_token_signs_out(page: webdriver.Chrome, site: Site, storage:
 
     site.use(AccessRights(tokens=(Token(OTHER_TOKEN, may_act=True),)))
 
-    eventually(lambda: text(page, "sign-status") == "signed out: the token is not the right one")
+    eventually(lambda: text(page, "sign-status") == "signed out: the token is wrong")
     assert not is_signed_in(page)
     assert rows(page, "dead-list") == rows(page, "dead-groups") == rows(page, "operations") == []
     gone = "return ['dead-value', 'dead-trace', 'dead-fields'].map(id => document.getElementById(id).textContent)"

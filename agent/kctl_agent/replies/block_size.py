@@ -41,11 +41,12 @@ class RecentDeadLetters:
 
     count: int = 0
     error_class: str | None = None
-    """The most frequent error class or kind of failure, in some storages of the newest; never the error's text."""
+    """The most frequent error class or kind of failure; in a file or Redis, of the newest 20. Never the error's
+    text."""
     first_seconds: float | None = age()
-    """How long ago the first of them died, by the clock that dates them."""
+    """How long ago the first of them became a dead letter, by the clock that dates them."""
     last_seconds: float | None = age()
-    """How long ago the last of them died."""
+    """How long ago the last of them became a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ ParamType: TypeAlias = Literal["string", "integer", "number", "boolean", "array"
 class Param:
     name: str
     type: str
-    """A `ParamType`; later releases may have more."""
+    """One of `string`, `integer`, `number`, `boolean`, `array`; later releases may have more."""
     summary: str = ""
     required: bool = False
 

@@ -58,7 +58,7 @@ class BrokerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class BrokersReply:
-    """The reply to `metadata_brokers`: all brokers that the client knows."""
+    """All brokers that the client knows."""
 
     rows: tuple[BrokerMetadata, ...] = ()
 
@@ -76,7 +76,7 @@ class PartitionMetadata:
 
 @dataclass(frozen=True, slots=True)
 class TopicsReply:
-    """The reply to `metadata_topics`: all partitions of the subscribed topics."""
+    """All partitions of the subscribed topics."""
 
     rows: tuple[PartitionMetadata, ...] = ()
 

@@ -88,7 +88,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         not_yet="has not joined its consumer group",
         age="brokers",
         path="members",
-        path_summary="The members of the group, as they see themselves, and their leader",
+        path_summary="The members of the group, by their own reports, and their leader",
         filters={"worker": "worker"},
     ),
     "metadata_brokers": Question(
@@ -121,7 +121,7 @@ QUESTIONS: Final[Mapping[str, Question]] = {
         key=("name",),
         kinds=("worker", "sinker", "engine"),
         path="workers",
-        path_summary="Workers and sinkers, as they and as their supervisor see them",
+        path_summary="Workers and sinkers: their own reports, and their supervisor's view",
         filters={"worker": "name", "kind": "kind", "state": "state"},
     ),
     "ping": Question(

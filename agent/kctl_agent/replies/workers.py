@@ -22,7 +22,7 @@ class WaitingFor:
     """The outage that a process waits for."""
 
     what: str
-    """An `Outside`; later releases may have more values."""
+    """One of `brokers`, `storage`, `registry`, `engine`, `disk`; later releases may have more values."""
     reason: str | None = None
     since: float | None = None
     """When the outage began, in Unix seconds."""
@@ -184,11 +184,11 @@ class WorkerReply:
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
-    """The outage it waits for; if there are several, the one that began first."""
+    """The outage that it waits out; if there are several, the one that began first."""
     left_out: tuple[UnreadPartition, ...] | None = None
     """Assigned partitions that cannot be read at present, while the others are."""
     isolated: tuple[UnreadPartition, ...] | None = None
-    """Partitions in a failing query of their own."""
+    """Partitions that fail, in a query of their own."""
     paused: tuple[Scope, ...] | None = None
     """Partitions and topics that an operation has paused."""
     events: tuple[Event, ...] = ()
@@ -226,9 +226,9 @@ class PingReply:
     state: str | None = None
     batches_total: int | None = None
     lag: int | None = None
-    """Lag of all partitions that it may read; None while the brokers' offsets are too old."""
+    """Lag of all partitions that the worker may read; None while the brokers' offsets are too old."""
     progress: int | None = None
-    """Increases with each batch, and during a long one whenever stored offsets move."""
+    """Increases with each batch, and during a long batch whenever stored offsets move."""
     main_thread_age_seconds: float | None = None
-    """Seconds since the last turn of its main thread; None if not measured."""
+    """Seconds since the last turn of the main thread; None if not measured."""
     waiting_for: WaitingFor | None = None

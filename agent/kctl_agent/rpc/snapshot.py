@@ -17,7 +17,7 @@ class Snapshot:
     """By `time.monotonic()`; ages in the replies refer to this moment."""
     worker: WorkerReply
     progress: int = 0
-    """Increases with each batch, and during a long one whenever stored offsets move."""
+    """Increases with each batch, and during a long batch whenever stored offsets move."""
     replies: tuple[object, ...] = ()
     """At most one of each type in `replies.questions`. None or absent: not known yet."""
     not_read: frozenset[tuple[str, int]] = frozenset()

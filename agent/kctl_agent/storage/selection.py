@@ -32,7 +32,7 @@ class Selection:
     older_than_seconds: float | None = _by("Only messages at least this old.", metavar="SECONDS")
     error_class: str | None = _by("Only errors of this class.", metavar="NAME")
     line: str | None = _by(
-        "Only errors at this line of the handler, such as shop.py:7; an empty text: at no known line.",
+        "Only errors at this line of the handler, such as shop.py:7; an empty text: at an unknown line.",
         metavar="FILE:LINE",
         may_be_empty=True,
     )
@@ -42,7 +42,7 @@ class Selection:
     tries_to: int | None = _by("Only messages with at most this many tries.", metavar="N")
     key: str | None = _by("Only messages with this key.", metavar="TEXT")
     text: str | None = _by("Only messages with this text in their value.", metavar="TEXT")
-    traceback: str | None = _by("Only errors with this text in their sentence or traceback.", metavar="TEXT")
+    traceback: str | None = _by("Only errors with this text in their message or traceback.", metavar="TEXT")
     ids: tuple[str, ...] | None = _by("Only these dead letters.", metavar="ID")
 
     @property

@@ -24,9 +24,9 @@ COMMANDS: dict[str, Command] = {
             ),
             "kctl checkpoint show /srv/checkpoints/orders -b 127.0.0.1:9092\n"
             "kctl checkpoint show s3://lake/checkpoints/orders --context production -o json",
-            "The lag counts from what the newest committed batch has read. RECORD-TIME is the time of the last message "
-            "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end; looks "
-            "recreated, by the time of that message; new partition; gone; unknown. Exit code 1: Spark would not start.",
+            "The lag counts from the end of the newest committed batch. RECORD-TIME is the time of the last message "
+            "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end; looks recreated, "
+            "by the time of that message; new partition; gone; unknown. Exit code 1: Spark would not start.",
         ),
         Command(
             "export",
@@ -43,7 +43,11 @@ COMMANDS: dict[str, Command] = {
                 _URI,
                 Option(("-g", "--group"), "the group, which must have no members", metavar="GROUP", is_required=True),
                 _TOPICS,
-                Option(("--follow",), "commit each finished batch until Ctrl-C or SIGTERM, and all once a day", "flag"),
+                Option(
+                    ("--follow",),
+                    "commit each finished batch until Ctrl-C or SIGTERM, and all offsets once a day",
+                    "flag",
+                ),
                 Option(
                     ("--interval",),
                     "with --follow: how often to read the checkpoint; otherwise how long it must not change",
@@ -69,13 +73,13 @@ COMMANDS: dict[str, Command] = {
 }
 
 _EPILOG = """\
-Nothing is ever written to a checkpoint. S3 takes AWS' own variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) and roles.
-Which cluster: as `kctl kafka`: -b HOST:PORT (plain), else --context NAME (TLS, SASL), else the fleet's kctl.toml.
+kctl never writes to a checkpoint. For S3, it uses AWS' own variables (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, …) and
+roles. It chooses the cluster as `kctl kafka` does: -b HOST:PORT (plain), else --context NAME (TLS, SASL), else the
+fleet's kctl.toml.
 
-Exit codes: 0 ok, 1 Spark would not start, 2 wrong usage, 3 incomplete: this cannot be known, or a broker is missing
-and named, 10 no broker answers, 24 the group has members, 25 the checkpoint cannot be read, 26 its offsets cannot be
-used.
-"""
+Exit codes: 0 ok, 1 Spark would not start, 2 wrong usage, 3 incomplete: kctl cannot tell, or a broker is missing, and
+the message names it, 10 no broker answers, 24 the group has members, 25 the checkpoint cannot be read, 26 its offsets
+cannot be used."""
 
 
 def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int | None:

@@ -67,10 +67,11 @@ COMMAND = Command(
     ),
     "kctl advise                    the answer and its reason\n"
     "kctl advise -o json            for a script or an autoscaler\n"
-    "kctl advise --group billing    a group that is watched by `kctl exporter` on this host",
+    "kctl advise --group billing    a group that `kctl exporter` on this host watches",
     """\
 The first line is the answer: `keep`, `workers 4 -> 6`, `sinkers 2 -> 4`, `hot` (one partition needs more than a worker
-can do), `handler` or `storage` (more processes would not help), or `unknown`. It changes nothing: `kctl scale` does.
+can do), `handler` or `storage` (more processes would not help), or `unknown`. This command changes nothing; use `kctl
+scale`.
 
 Exit codes: 0 keep, 1 another answer, 3 unknown, 5 no master to ask.""",
     run=_run,

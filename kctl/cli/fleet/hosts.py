@@ -56,9 +56,9 @@ COMMAND = Command(
     (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
     "kctl hosts                   all hosts\nkctl status --host node-2    the state of one host",
     """\
-`here` answers this command. `silent` is a member of the masters' group and does not answer. `gone` has left the group
-without stopping in order. `refused` does not count, for the reason shown.
+`here` is the host that answers this command. A `silent` host is in the masters' group but does not answer. A `gone`
+host has left the group without stopping in order. A `refused` host does not count, for the reason shown.
 
-Exit codes: 0 all are present, 3 a host is missing or the hosts are not known, 5 no master to ask.""",
+Exit codes: 0 all hosts are present, 3 a host is missing or the hosts are unknown, 5 no master to ask.""",
     run=_run,
 )

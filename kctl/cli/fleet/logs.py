@@ -130,14 +130,14 @@ COMMAND = Command(
     "logs",
     "Show logs of workers, sinkers, the engine and the master of this host.",
     (
-        Option(("NAME",), "workers, sinkers, `engine`, `master`; by default all that have a log", "words"),
+        Option(("NAME",), "workers, sinkers, `engine` or `master`; by default every process with a log", "words"),
         CONFIG,
         Option(("--follow", "-f"), "print new lines until Ctrl-C", "flag"),
-        Option(("--limit", "-n"), "how many last lines of each log", "int", "N", 50),
+        Option(("--limit", "-n"), "how many lines from the end of each log", "int", "N", 50),
     ),
     "kctl logs worker-0 -f\nkctl logs worker-0 worker-1 master -n 20",
     "The fleet need not run. With several logs, each line begins with the name of its process. A log above 16 MiB "
-    "moves to NAME.log.1, which is shown too. The master has a log file with `kctl start --daemon`.",
+    "moves to NAME.log.1; this command shows both files. The master has a log file only with `kctl start --daemon`.",
     run=_run,
 )
 

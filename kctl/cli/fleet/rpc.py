@@ -94,7 +94,7 @@ COMMAND = Command(
     "rpc",
     "Ask a running fleet.",
     (
-        Option(("COMMAND",), "one of these", completed=_COMMANDS),
+        Option(("COMMAND",), "one of the names above", completed=_COMMANDS),
         CONFIG,
         WIDE_OUTPUT,
         Option(("--watch",), "repeat, by default every 2 seconds", "seconds", "[SECONDS]", bare=2.0),
@@ -103,9 +103,9 @@ COMMAND = Command(
         *OF_HOSTS,
         Option(("--fail-above",), f"exit 4 if a value is higher: {_HIGHER}", "int", "N"),
     ),
-    "kctl rpc kafka_lag                       how many messages wait\n"
+    "kctl rpc kafka_lag                       the number of pending messages\n"
     "kctl rpc offset_checker --watch          per partition, every 2 seconds\n"
-    "kctl rpc kafka_lag --fail-above 10000    exit 4 if more than that wait: for cron and checks\n"
+    "kctl rpc kafka_lag --fail-above 10000    exit 4 above this number, for cron and checks\n"
     "kctl rpc offset_checker -o json | jq '.rows[] | select(.worker == null)'\n"
     "kctl rpc workers --worker worker-0       one worker only\n"
     "kctl rpc workers -o wide                 every column, full errors",

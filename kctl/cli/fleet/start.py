@@ -92,11 +92,11 @@ COMMAND = Command(
             help="the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also your only running fleet"
         ),
         SET,
-        Option(("--daemon",), "return once it runs; log_dir/master.log, run_dir/master.pid", "flag"),
+        Option(("--daemon",), "return once the fleet runs; writes log_dir/master.log and run_dir/master.pid", "flag"),
     ),
     "kctl start -c kctl.toml\nkctl start -c kctl.toml --set workers.count=4 --set http.port=0\nkctl start worker-1",
-    "The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; a second "
-    "signal ends it at once, with exit code 1 if that killed workers. SIGHUP is `kctl reload`. It notifies systemd "
-    "when it is ready and while it is alive (Type=notify, WatchdogSec=).",
+    "The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; a "
+    "second signal ends it at once, with exit code 1 if that killed workers. SIGHUP does the same as `kctl reload`. "
+    "The master notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=).",
     run=_run,
 )

@@ -141,16 +141,21 @@ COMMAND = Command(
     (
         CONFIG,
         OUTPUT,
-        Option(("--fail-on",), "exit 1 for this verdict or worse", default="degraded", choices=("degraded", "failing")),
+        Option(
+            ("--fail-on",),
+            "exit 1 for this verdict or worse",
+            default="degraded",
+            choices=("degraded", "failing"),
+        ),
         *OF_HOSTS,
-        Option(("--timeout",), "per question", "seconds", "SECONDS", 5.0),
+        Option(("--timeout",), "for each question", "seconds", "SECONDS", 5.0),
     ),
     details="""\
-The first line is the verdict with its reason: ok, degraded, unknown or failing; it is that of the page and
-/readyz. `desired` and `state` are what the supervisor wants and sees of a worker, `doing` is what the worker
-reports; `rss` is the memory of all its processes.
+The first line is the verdict with its reason: ok, degraded, unknown or failing. The page and /readyz show the same
+verdict. For each worker, `desired` is the state that the supervisor wants, `state` what it sees, and `doing` what the
+worker reports; `rss` is the memory of all its processes.
 
-Exit codes: 0 ok, 1 degraded, failing or unknown (with --fail-on failing not for degraded), 3 a worker did not
-answer just now, 5 no master to ask.""",
+Exit codes: 0 ok, 1 degraded, failing or unknown (with --fail-on failing not for degraded), 3 a worker did not answer, 5
+no master to ask.""",
     run=_run,
 )

@@ -112,8 +112,8 @@ COMMAND = Command(
         CONFIG,
         Option(("--timeout",), "how long to wait", "number", "SECONDS", 60.0, least=0),
     ),
-    details="Asks the master to stop (SIGTERM) and waits until it has ended; it kills no process. Exit code 1 names "
-    "the pid of a process that survives the master, 5 means that there is no master. With NAME, only that process "
-    "leaves its group and stays stopped until `kctl start NAME`; it is killed after `workers.stop_timeout_seconds`.",
+    details="Sends SIGTERM to the master and waits until it has ended; kills no process. Exit code 1: a process "
+    "survives the master, and the message names its pid; 5: there is no master. With NAME, only that process leaves "
+    "its group and stays stopped until `kctl start NAME`; the master kills it after `workers.stop_timeout_seconds`.",
     run=_run,
 )

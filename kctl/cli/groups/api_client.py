@@ -25,7 +25,7 @@ _ERRORS: Mapping[str, type[KctlError]] = {
 }
 
 URL_OPTION = Option(("--url",), "a `kctl exporter`, or a master with exporter.all_groups", default=URL)
-CLUSTER = Option(("--cluster",), "only this cluster's")
+CLUSTER = Option(("--cluster",), "only this cluster")
 TOKEN_FILE = Option(("--token-file",), "a file with the bearer token", "path")
 
 

@@ -146,13 +146,13 @@ COMMAND = Command(
         Option(("GROUP",), "only these groups; globs such as `payments-*` are allowed", "words"),
         *(URL_OPTION, CLUSTER),
         Option(("--sort",), "largest or worst first", default="status", choices=_SORTS),
-        Option(("--limit", "-n"), "the most rows", "int", "N", 1000, least=1),
+        Option(("--limit", "-n"), "the maximum number of rows", "int", "N", 1000, least=1),
         *(_WATCH, TOKEN_FILE, OUTPUT),
     ),
     "kctl groups 'payments-*' --sort growth --watch 5\n"
     "kctl groups --url https://monitor:9308 --token-file token -o json",
     "Lists the groups that a running `kctl exporter` collects; a status appears once a group has been observed for a "
-    "while. Exit code 3, with the reason, if part of a cluster did not answer or is not known yet.",
+    "while. Exits with 3, and the reason, if part of a cluster did not answer or is not known yet.",
     run=_groups,
 )
 GROUP = Command(
@@ -163,7 +163,7 @@ GROUP = Command(
         *(URL_OPTION, CLUSTER, _WATCH, TOKEN_FILE, OUTPUT),
     ),
     "kctl group billing\nkctl group billing --url https://monitor:9308 --token-file token --watch 5",
-    "Shows what each current member owns, with its lag. Exit code 3, with the reason, if the coordinator does not "
-    "answer or it is not known yet whether the group exists; 19 if it does not exist.",
+    "Shows what each current member owns, with its lag. Exits with 3, and the reason, if the coordinator does not "
+    "answer or kctl does not know yet whether the group exists, and with 19 if it does not exist.",
     run=_group,
 )

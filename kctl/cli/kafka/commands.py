@@ -20,7 +20,7 @@ _DRY_RUN = Option(("--dry-run",), "only show what would be done", "flag")
 _CHANGE = (Option(("-y", "--execute", "--yes"), "do it without asking; required without a terminal", "flag"), _DRY_RUN)
 _THE_TOPIC = Option(("TOPIC",), "the topic", is_required=True)
 _SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000; may be repeated", "texts", "KEY=VALUE")
-_READ_COMMITTED = Option(("--read-committed",), "up to the last stable offset, without open transactions", "flag")
+_READ_COMMITTED = Option(("--read-committed",), "only up to the last stable offset, without open transactions", "flag")
 _CONFIG = CONFIG._replace(help="the fleet's kctl.toml; see `kctl --help`")
 _TIMEOUT = Option(("--timeout",), "in total", "number", "SECONDS", 10.0)
 
@@ -53,12 +53,12 @@ COMMANDS: dict[str, Command] = {
             "Show groups: state, coordinator, members and their partitions.",
             (
                 Option(("GROUP",), "their names; by default the group of kctl.toml", "words"),
-                Option(("-t", "--topic"), "only members that own partitions of it", metavar="TOPIC"),
+                Option(("-t", "--topic"), "only members that own partitions of this topic", metavar="TOPIC"),
                 Option(("--all",), "every group", "flag"),
                 *common_options(),
             ),
             "kctl kafka group billing\nkctl kafka group --all -t orders    which groups read the topic",
-            "Groups of any type, with the assignor.",
+            "Shows groups of any type, with their assignor.",
         ),
         Command(
             "delete-group",
@@ -74,7 +74,7 @@ COMMANDS: dict[str, Command] = {
             "Show a topic: its partitions and its configuration.",
             (_THE_TOPIC, *common_options()),
             "kctl kafka topic orders",
-            "Leader, replicas and ISR of each partition, and every setting that is not the default.",
+            "Shows leader, replicas and ISR of each partition, and every setting that is not the default.",
         ),
         Command(
             "create-topic",
@@ -84,13 +84,13 @@ COMMANDS: dict[str, Command] = {
                 Option(("-p", "--partitions"), "the number of partitions", "int", "N", least=1),
                 Option(("-r", "--replicas"), "the replication factor", "int", "N", least=1),
                 _SET,
-                Option(("--dry-run",), "only ask the brokers whether they would", "flag"),
+                Option(("--dry-run",), "only ask the brokers whether they would create it", "flag"),
                 *common_options(),
             ),
             "kctl kafka create-topic orders -p 12 -r 3\n"
             "kctl kafka create-topic orders --set retention.ms=604800000 --set cleanup.policy=delete",
-            "The brokers' defaults apply if you do not give partitions or replicas. It returns when all partitions "
-            "have a leader.",
+            "The brokers' defaults apply if you do not give partitions or replicas. The command returns when all "
+            "partitions have a leader.",
         ),
         Command(
             "delete-topic",
@@ -107,14 +107,14 @@ COMMANDS: dict[str, Command] = {
                 _THE_TOPIC,
                 Option(("-p", "--partitions"), "the total number of partitions, which can only grow", "int", "N"),
                 _SET,
-                Option(("--unset",), "reset to the default; may be repeated", "texts", "KEY"),
+                Option(("--unset",), "a setting to reset to its default; may be repeated", "texts", "KEY"),
                 *_CHANGE,
                 *common_options(),
             ),
             "kctl kafka alter-topic orders --set retention.ms=3600000    shows it, and asks on a terminal\n"
             "kctl kafka alter-topic orders -p 24 --unset retention.ms --execute",
-            "Shows old and new, and asks. With more partitions most keys move to another partition, so that messages "
-            "of a key are not in order across the change.",
+            "Shows old and new values, and asks. With more partitions, most keys move to another partition, so "
+            "messages of a key are not in order across the change.",
         ),
         Command(
             "brokers",
@@ -127,20 +127,20 @@ COMMANDS: dict[str, Command] = {
             "Show how far a group is behind, per partition.",
             (_GROUPS, _TOPICS, Option(("--all",), "every group", "flag"), _READ_COMMITTED, *common_options()),
             "kctl kafka lag -g billing\n"
-            "kctl kafka lag -g billing -t orders    all its partitions\n"
+            "kctl kafka lag -g billing -t orders    all partitions of the topic\n"
             "kctl kafka lag --all -o json",
-            "Groups may be without members. The columns are those of Kafka's own tool; `-` means unknown. Without -g "
-            "it shows the group of kctl.toml.",
+            "Also shows groups without members. The columns are those of Kafka's own tool; `-` means unknown. "
+            "Without -g, it shows the group of kctl.toml.",
         ),
         Command(
             "list-offsets",
-            "Show where logs start or end, or the offset of a time.",
+            "Show where partitions start or end, or the offset at a time.",
             (
                 _SOME_TOPICS,
                 Option(
                     ("--time",),
-                    "where: earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, @MILLISECONDS; without a "
-                    "zone in UTC",
+                    "where: earliest, latest, max-timestamp, or a time: 2026-11-21T10:00:00Z, @MILLISECONDS; UTC "
+                    "unless it has a zone",
                     metavar="TIME",
                     default="latest",
                 ),
@@ -155,7 +155,7 @@ COMMANDS: dict[str, Command] = {
             "Show what a group has committed.",
             (_GROUP, _TOPICS, *common_options()),
             "kctl kafka offset-fetch -g billing",
-            "With -t it shows all partitions of the topic, also those without a committed offset.",
+            "With -t, it shows all partitions of the topic, including those without a committed offset.",
         ),
         Command(
             "reset-offsets",
@@ -165,8 +165,8 @@ COMMANDS: dict[str, Command] = {
                 _SOME_TOPICS,
                 Option(
                     ("--to",),
-                    "where: earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS; without a "
-                    "zone in UTC), or shift-by N",
+                    "where: earliest, latest, an OFFSET, a time (2026-11-21T10:00:00Z or @MILLISECONDS; UTC unless "
+                    "it has a zone), or shift-by N",
                     "words",
                     "TARGET",
                     is_required=True,
@@ -176,8 +176,9 @@ COMMANDS: dict[str, Command] = {
             ),
             "kctl kafka reset-offsets -g billing -t orders --to earliest    shows it, and asks on a terminal\n"
             "kctl kafka reset-offsets -g billing -t orders:0 --to shift-by -100 --execute",
-            "Shows old, new and the difference, and asks. Without a yes or --execute nothing changes. An offset "
-            "outside the log becomes the nearest in it. A time after the last message becomes the end.",
+            "Shows old and new offsets and the difference, and asks. Nothing changes unless you say yes or pass "
+            "--execute. An offset outside the log becomes the nearest one in the log. A time after the last message "
+            "becomes the end.",
         ),
         Command(
             "produce",
@@ -185,9 +186,9 @@ COMMANDS: dict[str, Command] = {
             (
                 _TOPIC,
                 Option(("MESSAGE",), "the message; `-`: each line of stdin"),
-                Option(("-f", "--file"), "each line of this file", metavar="FILE"),
+                Option(("-f", "--file"), "send each line of this file", metavar="FILE"),
                 Option(("--null",), "a message without a value: a tombstone", "flag"),
-                Option(("-p", "--partition"), "into this partition", "int", "N"),
+                Option(("-p", "--partition"), "the partition to produce to", "int", "N"),
                 Option(("-k", "--key"), "the key, which selects the partition as in the Java client", metavar="KEY"),
                 Option(("--key-separator",), "each line is KEY, this text, MESSAGE", metavar="TEXT"),
                 Option(("--codec",), "how to compress messages", choices=_CODECS, default=_CODECS[0]),
@@ -212,14 +213,14 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "consume",
-            "Print the messages of a topic; it commits nothing.",
+            "Print the messages of a topic, without committing offsets.",
             (
                 _TOPIC,
                 Option(("-p", "--partition"), "only this partition; may be repeated", "texts", "N"),
                 Option(
                     ("--from",),
                     "where: earliest, latest, an OFFSET, -N (the last N of each partition), or a time: "
-                    "2026-11-21T10:00:00Z, @MILLISECONDS; without a zone in UTC",
+                    "2026-11-21T10:00:00Z, @MILLISECONDS; UTC unless it has a zone",
                     metavar="PLACE",
                     default="earliest",
                 ),
@@ -233,24 +234,22 @@ COMMANDS: dict[str, Command] = {
             "kctl kafka consume -t orders --from -3    the last three of each partition\n"
             "kctl kafka consume -t orders -p 0 --from 1200 --format json\n"
             "kctl kafka consume -t orders --from latest --follow --format json",
-            "Does not join a group. `value` writes each value unchanged, and a line end. Without --follow it stops at "
-            "the offset that was the end of the log when it started. --from -N counts offsets: if compaction or "
-            "transactions left gaps, there are fewer messages.",
+            "Does not join a group. The format `value` prints each value unchanged, and a line end. Without "
+            "--follow, the command stops where the log ended when it started. --from -N counts offsets: if "
+            "compaction or transactions left gaps, there are fewer messages.",
         ),
     )
 }
 
 _CLUSTER = """\
-Which cluster: -b HOST:PORT (plain), else --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml: TLS, SASL),
-else the [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or your only running fleet);
--b together with a context uses other servers with the TLS and SASL of the context.
-"""
+kctl chooses the cluster by -b HOST:PORT (plain), else by --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml:
+TLS, SASL), else by [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or your only running fleet). -b
+together with a context uses other servers with the TLS and SASL of the context."""
 _EXIT_CODES = """\
-Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing and named, 10 no broker answers,
-11 no such topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such partition, 21 message too
-large, 22 not enough replicas, 23 wrong protocol (TLS, SASL or not Kafka), 24 the group has live members.
-"""
-_EPILOG = f"{_CLUSTER}\n{_EXIT_CODES}"
+Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing, 10 no broker answers, 11 no such
+topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such partition, 21 message too large, 22 not
+enough replicas, 23 wrong protocol (TLS, SASL or not Kafka), 24 the group has live members."""
+_EPILOG = f"{_CLUSTER}\n\n{_EXIT_CODES}"
 
 
 _MODULES = {

@@ -93,9 +93,9 @@ _MAINTENANCE = (
         "Compact the small files of a table (mode `lake`) and of its dead letters.",
         (CONFIG, Option(("--dry-run",), "only show what would be compacted", "flag")),
         details="Replaces them with files of about `storage.target_file_bytes`. Rows, stored offsets and older "
-        "versions do not change; `kctl storage vacuum` removes the replaced files. Foreign files, written by other "
-        "programs than Spark and kctl, are rewritten because their statistics may hide rows from queries. The fleet "
-        "may run meanwhile.",
+        "versions do not change; `kctl storage vacuum` removes the replaced files. Also rewrites foreign files, "
+        "which other programs than Spark and kctl wrote, because their statistics may hide rows from queries. The "
+        "fleet may run meanwhile.",
         run=partial(_each_table, _optimized),
     ),
     Command(
@@ -105,7 +105,8 @@ _MAINTENANCE = (
             CONFIG,
             Option(
                 ("--retention-hours",),
-                "keep files that were replaced or written since. Default: the table's setting, or else 168",
+                "keep files that were replaced or written in the last N hours. Default: the table's setting, or else "
+                "168",
                 "int",
                 "N",
             ),
@@ -113,7 +114,7 @@ _MAINTENANCE = (
             YES,
         ),
         details="Removes files that no version of the last seven days uses; older versions become unreadable. Shows "
-        "them and asks first. Files of a batch in progress stay, however old.",
+        "them and asks first. It keeps files of a batch in progress, however old.",
         run=partial(_each_table, _vacuumed),
     ),
 )
@@ -193,12 +194,13 @@ COMMAND = CommandGroup(
         ),
         Command(
             "requeue",
-            "Make delayed messages and expired leases available at once; with --older-than also leases that old.",
+            "Make delayed messages and those with expired leases available at once; with --older-than also those "
+            "leased that long ago.",
             (
                 CONFIG,
                 Option(
                     ("--cancel",),
-                    "for a table: requeued messages that no worker has taken yet are dead letters again",
+                    "for a table: make requeued messages dead letters again, unless a worker has taken them",
                     "flag",
                 ),
                 *SELECTION,
@@ -206,7 +208,7 @@ COMMAND = CommandGroup(
             "kctl storage requeue --topic orders --partition 3\n"
             "kctl storage requeue --older-than 600\n"
             "kctl storage requeue --cancel",
-            "For dead letters use `kctl storage dead requeue`.",
+            "For dead letters, use `kctl storage dead requeue`.",
             run=_requeue,
         ),
         Command(
@@ -214,7 +216,7 @@ COMMAND = CommandGroup(
             "Delete pending and delayed messages, but not leased ones.",
             (CONFIG, YES, *SELECTION),
             details="Shows how many there are and asks first. Stored offsets stay, so the messages are not read from "
-            "Kafka again. For dead letters use `kctl storage dead delete`.",
+            "Kafka again. For dead letters, use `kctl storage dead delete`.",
             run=_clear,
         ),
         *_MAINTENANCE,

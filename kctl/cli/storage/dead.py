@@ -163,7 +163,7 @@ def _change(fleet: Config, verb: Verb, chosen: Selection, expect: int | None, to
 
 
 _WIDE_OUTPUT = WIDE_OUTPUT._replace(help="the format; `wide` is a table with full errors")
-_LIMIT = Option(("--limit", "-n"), "the most rows", "int", "N", 50, least=1)
+_LIMIT = Option(("--limit", "-n"), "the maximum number of rows", "int", "N", 50, least=1)
 _EXPECT = Option(("--expect",), "do nothing unless exactly this many match", "int", "COUNT")
 COMMAND = CommandGroup(
     "dead",
@@ -182,7 +182,7 @@ COMMAND = CommandGroup(
             (CONFIG, _WIDE_OUTPUT, _LIMIT, *SELECTION),
             "kctl storage dead groups --topic orders\n"
             "kctl storage dead groups --died-from 2026-11-21T10:00:00Z -o json",
-            "Counts all, and those of the last hour and day.",
+            "Counts all dead letters, and those of the last hour and the last day.",
             run=_groups,
         ),
         Command(
@@ -203,16 +203,16 @@ COMMAND = CommandGroup(
             "Requeue dead letters; those of a table pass through the transform again.",
             (CONFIG, _EXPECT, *SELECTION),
             "kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200",
-            "Messages that become dead letters during the command are skipped. Ctrl-C stops it; what was done stays "
-            "done.",
+            "Skips messages that become dead letters meanwhile. Ctrl-C stops the command, but does not undo what it "
+            "has done.",
             run=_requeue,
         ),
         Command(
             "delete",
             "Delete dead letters.",
             (CONFIG, _EXPECT, YES, *SELECTION),
-            details="Asks first, and deletes exactly the number that you confirmed, or none. Ctrl-C stops it; what was "
-            "done stays done.",
+            details="Asks first, and deletes exactly the number that you confirmed, or none. Ctrl-C stops the "
+            "command, but does not undo what it has done.",
             run=_delete,
         ),
         Command(
@@ -223,9 +223,9 @@ COMMAND = CommandGroup(
                 *(CONFIG, _EXPECT, *SELECTION),
             ),
             "kctl storage dead send orders-parked --error-class KeyError --expect 1200",
-            "Delivery is at least once: after an interruption, messages that were sent but not yet removed are sent "
-            "again. The header kctl-dead-letter names the dead letter, the same each time, so that consumers can drop "
-            "repeats.",
+            "Delivery is at least once: after an interruption, the command sends messages again that were sent but "
+            "not removed. The header kctl-dead-letter names the dead letter and stays the same, so that consumers "
+            "can drop duplicates.",
             run=_send,
         ),
     ),

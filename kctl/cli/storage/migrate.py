@@ -208,10 +208,10 @@ COMMAND = Command(
         YES,
     ),
     "kctl storage migrate --from kctl.old.toml --dry-run\nkctl storage migrate --from kctl.old.toml",
-    "For topics copied there with keys, values and timestamps, as MirrorMaker does: with --from each partition "
-    "continues after the copy of the last stored message, so none is lost and none stored twice. Without --from it "
-    "continues at the offset that the group has committed in the new cluster, for example by `kctl kafka "
-    "reset-offsets`. Stop the fleet before, and start it afterwards. Pending messages stay in the storage. The command "
-    "sets all partitions or none.",
+    "If the topics were copied there with keys, values and timestamps, as MirrorMaker does, use --from: each "
+    "partition then continues after the copy of the last stored message, so no message is lost or stored twice. "
+    "Without --from, each partition continues at the group's committed offset in the new cluster, for example by "
+    "`kctl kafka reset-offsets`. Stop the fleet first, and start it afterwards. Pending messages stay in the "
+    "storage. The command sets all partitions or none.",
     run=_run,
 )

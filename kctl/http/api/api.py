@@ -182,12 +182,12 @@ class Api:
         host, own = host_and_name(name)
         if host in ("", hosts.me.name):
             return own
-        raise HTTPException(404, f"{name} is known to its own host: ask {hosts.url(host) or host}")
+        raise HTTPException(404, f"only its own host knows {name}: ask {hosts.url(host) or host}")
 
     @contextmanager
     def _one_of_few(self) -> Iterator[None]:
         if self._asking >= _LIVE_AT_A_TIME:
-            raise Busy(f"{_LIVE_AT_A_TIME} live questions are under way already: ask again, or without live")
+            raise Busy(f"{_LIVE_AT_A_TIME} live requests are in progress already: retry, or ask without live")
         self._asking += 1
         try:
             yield

@@ -61,9 +61,9 @@ _JSON_LINES = "application/jsonl"
 _NO_STORE = {"cache-control": "no-store"}
 _LINES: dict[int | str, dict[str, Any]] = {
     200: {"content": {_JSON_LINES: {}}, "description": "One JSON object a line"},
-    409: {"model": Error, "description": "Refused; nothing was changed"},
+    409: {"model": Error, "description": "Rejected; nothing was changed"},
 }
-_NONE: dict[int | str, dict[str, Any]] = {404: {"model": Error, "description": "There is none of this id"}}
+_NONE: dict[int | str, dict[str, Any]] = {404: {"model": Error, "description": "The id does not exist"}}
 T = TypeVar("T")
 
 
@@ -83,7 +83,7 @@ class _Known(BaseModel):
     def _nearest(cls, given: Any) -> Any:
         for name in map(str, given if isinstance(given, dict) else ()):
             if name not in cls.model_fields and (near := get_close_matches(name, cls.model_fields, n=1)):
-                raise ValueError(f"{printable_name(name)}: there is none of this name; the nearest is {near[0]}")
+                raise ValueError(f"{printable_name(name)}: the name does not exist; the nearest is {near[0]}")
         return given
 
 
@@ -113,23 +113,23 @@ classes_router = APIRouter(prefix="/api/v1/dead-letter-classes", route_class=Jso
 
 class _Listed(Filter):
     after: str | None = Field(None, max_length=500, description="Rows after this one: `next` of the previous page.")
-    limit: int = Field(100, ge=1, le=1000, description="The most rows.")
+    limit: int = Field(100, ge=1, le=1000, description="The maximum number of rows.")
 
 
 class _Grouped(Filter):
-    hours: int = Field(24, ge=0, le=720, description="Also count the dead letters of each of the last so many hours.")
+    hours: int = Field(24, ge=0, le=720, description="Also count the dead letters of each of this many past hours.")
 
 
 def _without_nulls(given: Any) -> Any:
     """Returns `given`. Raises ValueError for a null, which would match everything, although its sender probably meant a
     missing value."""
     if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
-        raise ValueError(f"{', '.join(map(str, nulls))}: null; leave it out")
+        raise ValueError(f"{', '.join(map(str, nulls))}: null is not allowed; leave the parameter out")
     return given
 
 
 class _Change(BaseModel):
-    """What to change: the filter, and how many matches the caller has seen."""
+    """Which dead letters to change: the filter, and the number of matches that the caller has seen."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -199,7 +199,9 @@ async def export(request: Request, given: Annotated[Filter, Query()]) -> Respons
     return _lines(documents())
 
 
-@router.post("/requeue", summary="Put back what matches a filter, if it is as many as seen", responses=_LINES)
+@router.post(
+    "/requeue", summary="Requeue the dead letters that match a filter, if their number is `count`", responses=_LINES
+)
 async def requeue(request: Request, given: _Change) -> Response:
     """Puts matching dead letters back into the queue, or for a table passes them to the transform again. Each line has
     the number `done`; the last has `complete`, or an `error`. It stops when the caller closes the connection."""
@@ -207,14 +209,20 @@ async def requeue(request: Request, given: _Change) -> Response:
 
 
 @router.post(
-    "/delete", summary="Delete what matches a filter for good, if it is as many as were seen", responses=_LINES
+    "/delete",
+    summary="Permanently delete the dead letters that match a filter, if their number is `count`",
+    responses=_LINES,
 )
 async def delete(request: Request, given: _Change) -> Response:
     """Returns the same lines as `requeue`."""
     return await _changed(request, "delete", given)
 
 
-@router.post("/send", summary="Send what matches a filter to a topic, if it is as many as were seen", responses=_LINES)
+@router.post(
+    "/send",
+    summary="Send the dead letters that match a filter to a topic, if their number is `count`",
+    responses=_LINES,
+)
 async def send(request: Request, given: _Sent) -> Response:
     """Sends at least once: a dead letter is removed after the brokers have acknowledged it. The header
     `kctl-dead-letter` is the same at every try. Returns the same lines as `requeue`."""
@@ -228,7 +236,7 @@ async def dead_letter(
     request: Request,
     id: str,  # noqa: A002 - the API's own word
     form: Annotated[
-        Form, Query(alias="as", description="Bytes as text (base64 where they are none), as JSON, or in hexadecimal.")
+        Form, Query(alias="as", description="Bytes as text (base64 if they are not UTF-8), as JSON, or in hexadecimal.")
     ] = "text",
 ) -> Response:
     def document(store: DeadLetterStore, _: Progress) -> dict[str, Any] | None:
@@ -238,7 +246,8 @@ async def dead_letter(
     found = await _read(request, document)
     if found is None:
         raise HTTPException(
-            HTTPStatus.NOT_FOUND, "there is no dead letter of this id: it was requeued, deleted, or died once more"
+            HTTPStatus.NOT_FOUND,
+            "no dead letter has this id: it was requeued or deleted, or has become a dead letter again with another id",
         )
     return _json(found)
 

@@ -13,24 +13,26 @@ from kctl.rows.columns import Reals
 from kctl_agent.replies.encode import encoded
 
 _DIGITS = 3
-_NO_GROUP = "no history is kept of this group: of all groups it is of the 20 with the most lag"
+_NO_GROUP = "there is no history of this group: kctl keeps it only for the 20 groups with the most lag"
 _NAME = Query(max_length=249)
 
 
 @router.get(
     "/history",
     summary="The last day as columns: lag, rates, batch seconds, memory, and what happened",
-    responses={404: {"model": Error, "description": "No history is kept of what is named"}},
+    responses={404: {"model": Error, "description": "There is no history of this topic, partition, worker or group"}},
 )
 async def history(
     request: Request,
     topic: Annotated[str | None, _NAME] = None,
-    partition: Annotated[int | None, Query(ge=0, description="One of `topic`.")] = None,
+    partition: Annotated[int | None, Query(ge=0, description="A partition of `topic`.")] = None,
     worker: Annotated[str | None, Query(max_length=129, description="A worker, a sinker or an engine.")] = None,
     group: Annotated[str | None, _NAME] = None,
-    cluster: Annotated[str | None, Query(max_length=300, description="The one of `group`.")] = None,
-    seconds: Annotated[float, Query(ge=15, le=KEPT_SECONDS, description="For so long.")] = 900.0,
-    until: Annotated[float | None, Query(ge=0, le=1e11, description="Unix seconds; now unless given.")] = None,
+    cluster: Annotated[str | None, Query(max_length=300, description="The cluster of `group`.")] = None,
+    seconds: Annotated[float, Query(ge=15, le=KEPT_SECONDS, description="The length of the period.")] = 900.0,
+    until: Annotated[
+        float | None, Query(ge=0, le=1e11, description="The end of the period, in Unix seconds; default: now.")
+    ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Returns the history of the fleet, or of the topic, partition, worker or group that you name; only the 20 groups

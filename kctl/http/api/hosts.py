@@ -21,7 +21,7 @@ async def replies(
     command: str,
     request: Request,
     worker: Annotated[str | None, Query(max_length=100)] = None,
-    deadline_ms: Annotated[int, Query(ge=1, le=60_000, description="Answer after so long, complete or not.")] = 2000,
+    deadline_ms: Annotated[int, Query(ge=1, le=60_000, description="Answer within this time, complete or not.")] = 2000,
 ) -> Response:
     answer = await request.app.state.source.for_other_host(command, worker, deadline_ms / 1000)
     return Response(json.encode(answer), media_type="application/json")

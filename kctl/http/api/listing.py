@@ -13,27 +13,27 @@ from kctl.http.errors import Error
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.rpc.wire import JsonObject
 
-router = APIRouter(prefix="/api/v1", responses={404: {"model": Error, "description": "There is none of this name"}})
+router = APIRouter(prefix="/api/v1", responses={404: {"model": Error, "description": "The name does not exist"}})
 Rows: TypeAlias = list[JsonObject]
 Read: TypeAlias = Callable[[Api, FleetSnapshot, JsonObject | None], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
 """Answers a question, or None from the snapshot. Returns the fields besides the rows, and the sorted rows."""
 
 
-Local = Annotated[bool, Query(description="Of this host alone, where the fleet runs on several.")]
-OfHost = Annotated[str | None, Query(max_length=64, description="Of this host of the fleet alone.")]
+Local = Annotated[bool, Query(description="Only this host, if the fleet runs on several.")]
+OfHost = Annotated[str | None, Query(max_length=64, description="Only this host of the fleet.")]
 
 
 @dataclass(frozen=True, slots=True)
 class ListParams:
     live: Annotated[bool, Query(description="Ask the agents now, for at most two seconds.")] = False
-    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="The most rows.")] = 1000
+    limit: Annotated[int, Query(ge=1, le=MAX_ROWS, description="The maximum number of rows.")] = 1000
     local: Local = False
     host: OfHost = None
 
 
 def after_of(key: Key) -> Any:
     """Declares the parameter `after` of a list that is sorted by this key."""
-    text = "Rows behind this one: `next` of the page before."
+    text = "Rows after this one: `next` of the previous page."
     return Query(max_length=1000, pattern=key.pattern, description=text)
 
 

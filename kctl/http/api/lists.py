@@ -93,13 +93,13 @@ _BYTES = 64 * 1024
 
 @router.get(
     "/logs/{process:path}",
-    summary="The end of a process's log, and then what was added",
-    responses={404: {"model": Error, "description": "The master has started no such process"}},
+    summary="The end of a process's log, and then new lines",
+    responses={404: {"model": Error, "description": "The master has not started a process of this name"}},
 )
 async def log(
     request: Request,
     process: str,
-    after: Annotated[int | None, Query(ge=0, description="`next` of the answer before.")] = None,
+    after: Annotated[int | None, Query(ge=0, description="`next` of the previous answer.")] = None,
 ) -> JSONResponse:
     """Returns log `text` of complete lines. `is_continued` is false if it does not follow the previous answer, for
     example after a rotation."""
@@ -107,7 +107,7 @@ async def log(
     supervised, process = api.latest().supervised, api.own_name(process)
     path = next((Path(each.log) for each in supervised if each.name == process), None)
     if path is None:
-        raise HTTPException(404, "the master has started no process of this name")
+        raise HTTPException(404, "the master has not started a process of this name")
     try:
         answer = await on_disk(_read, path, after)
     except FileNotFoundError:

@@ -17,10 +17,10 @@ from kctl.master.operations.operation_log import OperationLog
 
 _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    202: {"description": "Under way: ask for it by its id"},
-    404: {"model": Error, "description": "There is no operation of this id"},
-    408: {"model": Error, "description": "The body was not there in time"},
-    409: {"model": Error, "description": "It could not be executed, or conflicts with another operation"},
+    202: {"description": "In progress: query it by its id"},
+    404: {"model": Error, "description": "No operation has this id"},
+    408: {"model": Error, "description": "The body did not arrive in time"},
+    409: {"model": Error, "description": "The operation failed, or conflicts with another one"},
     413: {"model": Error, "description": "The body is too large"},
     415: {"model": Error, "description": "The body is not JSON, or has another content type"},
     504: {"model": Error, "description": "The outcome is unknown: the operation may continue, or no process answers"},
@@ -35,21 +35,21 @@ class _Given(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    operation: str = Field(max_length=40, description="pause, resume, seek, restart, drain, scale, …")
+    operation: str = Field(max_length=40, description="The name, such as pause, resume, seek, restart, drain, scale.")
     params: dict[str, Any] = Field(default_factory=dict)
     caller: Annotated[
-        str, Field(max_length=200, pattern=r"^[ -~]*$", description="Who has asked for it, for the audit.")
+        str, Field(max_length=200, pattern=r"^[ -~]*$", description="Who requested it, for the audit log.")
     ] = ""
-    wait_seconds: Annotated[
-        float, Field(ge=0, le=60, allow_inf_nan=False, description="Answer after so long at the latest.")
-    ] = 10.0
+    wait_seconds: Annotated[float, Field(ge=0, le=60, allow_inf_nan=False, description="Answer within this time.")] = (
+        10.0
+    )
 
 
 router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 """The guard admits changes only with a token."""
 
 
-@router.post("/operations", summary="Submit an operation; the answer is what happened", responses=_OF_GIVING)
+@router.post("/operations", summary="Submit an operation; the answer has its outcome", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """Submits an operation. 200: done. 202: in progress; ask for it by its `id`. 409: it failed or conflicts with
     another one, and nothing changes any more. 504: it may still happen."""
@@ -64,7 +64,7 @@ async def listed(request: Request) -> dict[str, Any]:
     return {"rows": [operation.to_row() for operation in _operations(request).all()]}
 
 
-@router.get("/operations/types", summary="What can be submitted, with its parameters")
+@router.get("/operations/types", summary="The operations that you can submit, with their parameters")
 async def types(request: Request) -> dict[str, Any]:
     """Lists the operations. One with the parameter `dry_run` can report what would happen without doing it."""
     found = _operations(request).types.values()
@@ -73,17 +73,18 @@ async def types(request: Request) -> dict[str, Any]:
 
 @router.post(
     "/operations/{id}/cancel",
-    summary="End an operation that is under way; its end reports what was done",
+    summary="Cancel an operation in progress; its outcome reports what was done",
     responses=_RESPONSES,
 )
 async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns the operation's state. kctl undoes what it can; when the operation ends, its message names the rest."""
+    """Returns the operation's state. kctl undoes what it can; when the operation ends, its message names what
+    remains."""
     return _answer(_operations(request).cancel(id, _caller(request)))
 
 
 @router.get(
     "/operations/{id}",
-    summary="How far an operation has come",
+    summary="The progress of an operation",
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word

@@ -43,7 +43,7 @@ class Key(NamedTuple):
         try:
             return tuple(kind(unquote(text)) for kind, text in zip(self.types, texts, strict=True))
         except ValueError:
-            raise BadParams("after: not the `next` of a former page") from None
+            raise BadParams("after: not the `next` of a previous page") from None
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:

@@ -20,7 +20,7 @@ from kctl_agent.rpc.wire import JsonObject
 _KEY = Key.of(Offsets, "rows", ("topic", "partition"))
 
 
-@router.get("/lag", summary="Total lag, lag per topic, and every partition with how it is doing")
+@router.get("/lag", summary="Total lag, lag per topic, and the status of every partition")
 async def lag(
     request: Request,
     lists: Lists,
@@ -29,8 +29,8 @@ async def lag(
     partition: Numbers = None,
     worker: Strings = None,
     status: Annotated[list[Status] | None, Query()] = None,
-    min_lag: Annotated[int | None, Query(ge=0, description="Rows whose lag is at least so much.")] = None,
-    history: Annotated[bool, Query(description="With the lag of the last 15 minutes, every 15 s.")] = False,
+    min_lag: Annotated[int | None, Query(ge=0, description="Only rows with at least this lag.")] = None,
+    history: Annotated[bool, Query(description="Add the lag of the last 15 minutes, every 15 s.")] = False,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     filters = {"topic": topic, "partition": partition, "worker": worker, "status": status, "min_lag": min_lag}

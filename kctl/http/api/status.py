@@ -39,7 +39,7 @@ async def status(
 @router.get(
     "/advice",
     summary="How many workers and sinkers the fleet needs, and why",
-    responses={503: {"model": Error, "description": "It is unknown; an autoscaler keeps what there is"}},
+    responses={503: {"model": Error, "description": "The advice is unknown; an autoscaler keeps the current number"}},
 )
 async def advice(request: Request, if_none_match: IfNoneMatch = None) -> Response:
     """The answer of `kctl advise`, for autoscalers."""
@@ -58,7 +58,7 @@ async def advice(request: Request, if_none_match: IfNoneMatch = None) -> Respons
 )
 async def events(
     request: Request,
-    recent: Annotated[int, Query(ge=0, le=500, description="Begin with so many of the last events.")] = 0,
+    recent: Annotated[int, Query(ge=0, le=500, description="Begin with this many of the last events.")] = 0,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
     """`event: happened` has an event as JSON; `event: collected` announces a new snapshot. With `Last-Event-ID` a

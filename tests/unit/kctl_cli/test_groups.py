@@ -129,11 +129,11 @@ def test_a_list_that_is_cut_off_is_no_failure_and_an_incomplete_one_is(kctl: Kct
     for words in (("groups",), ("group", "billing")):
         wrong = kctl(*words, "--url", url, "--cluster", "mian")
         assert (wrong.code, wrong.out) == (2, "")
-        assert "there is no cluster `mian` among those that are collected, which are: " in wrong.err
+        assert "cluster `mian` is not collected; the collected clusters are: " in wrong.err
     assert (ran.code, names(ran.out)) == (3, ["main", "main", "main"])
     assert ran.err.strip().split("; ") == [
         "the first poll of cluster late is not finished yet",
-        "cluster down was not polled in full yet: groups: nobody answers",
+        "cluster down has not been polled completely yet: groups: nobody answers",
         "cluster lame: members: broker 2 hangs",
     ]
 
@@ -174,9 +174,9 @@ def test_a_group_without_its_coordinator_or_that_is_missing_is_named(kctl: Kctl,
     unknown = kctl("group", "nobody", "--url", url)
 
     assert (missing.code, missing.out) == (19, ""), missing.err
-    assert missing.err.startswith("kctl: there is no group `nobody` among those that are collected")
+    assert missing.err.startswith("kctl: there is no group `nobody` among the collected groups")
     assert (unknown.code, unknown.out) == (3, "")
-    assert unknown.err.startswith("kctl: whether there is a group `nobody` is not known: the first poll of cluster")
+    assert unknown.err.startswith("kctl: it is not known yet whether group `nobody` exists: the first poll of cluster")
 
 
 @pytest.mark.shows("`kctl groups --watch` lists the worst first; 80 columns cut long names, never numbers")

@@ -234,7 +234,7 @@ async def test_a_log_and_a_history_of_another_host_are_with_that_host() -> None:
         found = await ask(source, path, access=AccessRights(tokens=TOKENS), headers=headers)
         assert (found.status_code, found.json()["error"]["message"]) == (
             404,
-            "b/worker-0 is known to its own host: ask https://b:1",
+            "only its own host knows b/worker-0: ask https://b:1",
         )
     own = await ask(source, "/api/v1/history?worker=a/worker-0", access=AccessRights(tokens=TOKENS), headers=headers)
     assert own.status_code == 200

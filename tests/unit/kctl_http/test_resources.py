@@ -71,7 +71,7 @@ async def test_a_group_is_found_by_cluster_and_name_and_one_that_is_not_kept_has
 
     assert ([*body["series"]], body["marks"]) == (["lag", "lag_seconds"], [])
     assert body["series"]["lag"]["most"][-1] == 7.0
-    assert (missing.status_code, "20 with the most lag" in missing.text) == (404, True)
+    assert (missing.status_code, "20 groups with the most lag" in missing.text) == (404, True)
 
 
 HOLDER = {"authorization": f"Bearer {TOKEN}"}
