@@ -112,7 +112,7 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """Returns the end offsets of the last finished batches; the lower one if two queries read a partition."""
+        """Returns the end offsets of the last finished batches; the lower offset if two queries read a partition."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():

@@ -85,7 +85,7 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """Calls the user's handler on the thread that made it. Async handlers run in one event loop, ended by `close`."""
+    """Calls the user's handler on the thread that made it. Async handlers run in one event loop until `close`."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name

@@ -28,7 +28,7 @@ LONG_BATCH_SECONDS = 15.0
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The parts of a worker that the publishing thread reads; none may wait."""
+    """The parts of a worker that the publishing thread reads; reading them must not block."""
 
     member: Membership
     watcher: BrokerWatcher

@@ -271,8 +271,8 @@ class Lifecycle:
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:
-        """Ends queries that read the wrong partitions, a recreated topic or a partition without a leader, drain
-        already, or must wait for room in the storage."""
+        """Ends queries that are draining, must wait for room in the storage, or read the wrong partitions, a recreated
+        topic or a partition without a leader."""
         if not self.queries:
             return []
         throttled: list[Action] = []

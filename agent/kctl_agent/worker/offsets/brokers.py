@@ -281,7 +281,7 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """Makes the request, with the newer epoch as the current one; a broker that leads in another epoch rejects it."""
+    """Makes the request with the newer epoch as the current one; a broker that leads in another epoch rejects it."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]

@@ -73,7 +73,8 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class StartOffset:
     """Where reading a partition begins. If `must_commit`, commit this offset with a note before reading. Otherwise,
-    after the next put, the committed offset would look like a reset, or the storage rolled back once more."""
+    after the next put, the committed offset would look like a reset, or the storage would look rolled back once
+    more."""
 
     offset: int
     stored_offset: StoredOffset | None

@@ -20,7 +20,7 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. `is_storage` means that storage or registry was unusable; `code` is a storage error's."""
+    """Why a batch failed. `is_storage`: storage or registry was unusable. `code` is that of a storage error."""
 
     text: str
     is_storage: bool = False

@@ -30,7 +30,7 @@ _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an execu
 
 
 class ExecutorCheck:
-    """Checks in its own thread until that succeeds, and again if a job has lost all executors. `end` ends it."""
+    """Repeats the check in its own thread until it succeeds, and again if a job has lost all executors, until `end`."""
 
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
         self._session, self._folder, self._pool = session, folder, pool

@@ -204,7 +204,7 @@ class LakePut(BatchPut):
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
     """Returns records like those of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value
-    for none."""
+    for no timestamp."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)

@@ -191,7 +191,7 @@ class Pipeline:
 
     @property
     def planned(self) -> dict[TopicPartition, int]:
-        """The end offsets of the running batches; without one, the partition's position."""
+        """The end offset of each partition's running batch, or its position if no batch runs."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
 
     @property

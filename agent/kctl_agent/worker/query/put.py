@@ -144,8 +144,8 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task, for 50 to 85 ms of
-    CPU time (benchmarks/README.md)."""
+    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task. This saves 50 to
+    85 ms of CPU time (benchmarks/README.md)."""
     gc.collect()
     gc.freeze()
 

@@ -76,7 +76,7 @@ class Run:
         self._on_batch = on_batch
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch, on a Py4J thread. Raises, never waits, because `StreamingQuery.stop()` waits for its end."""
+        """Stores a batch, on a Py4J thread. Raises instead of waiting: `StreamingQuery.stop()` waits for this call."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")

@@ -288,7 +288,7 @@ def _compared(session: SparkSession, writer: str, reader: str) -> tuple[bool, st
 
 
 def _without_time(part: dict[str, Any]) -> dict[str, Any]:
-    """Removes the type of a time of day. Delta has no such type, and Spark makes it of microseconds only."""
+    """Removes the type `time-micros`. Delta has no time of day, and Spark makes one of microseconds only."""
     return {name: value for name, value in part.items() if (name, value) != ("logicalType", "time-micros")}
 
 

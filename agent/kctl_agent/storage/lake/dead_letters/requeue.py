@@ -122,8 +122,8 @@ class PutBack:
 
 
 class Requeues:
-    """The requests of one group of one cluster. For one thread at a time. Request numbers are `txn` actions of both
-    tables, shared by groups of this name in other clusters."""
+    """The requeue requests of one group of one cluster. For one thread at a time. Request numbers are `txn` actions of
+    both tables, shared by groups of this name in other clusters."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -136,7 +136,7 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests to requeue the rows without a request that `choose` selects in SQL; returns their number."""
+        """Requests to requeue rows that `choose` selects in SQL and that have no request; returns their number."""
         stored = self._highest_put_back()
 
         def update(table: DeltaTable) -> int:

@@ -136,7 +136,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
 
 
 def yield_to_others() -> None:
-    """Takes the lowest priority, one thread of delta-rs, and the first place in the kernel's out-of-memory order."""
+    """Sets the lowest priority, one thread of delta-rs, and the first place in the kernel's out-of-memory order."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

@@ -111,8 +111,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from the checkpoint that `_last_checkpoint` names (a newer one may exist). Without such a
-    checkpoint, or with `below`, lists the whole log, without checkpoints from `below` on. Raises OSError."""
+    """Lists the log from the checkpoint that `_last_checkpoint` names (a newer one may exist). Lists the whole log if
+    there is no such checkpoint, or with `below`, which excludes checkpoints from this version on. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
