@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 
 T = TypeVar("T")
 URL = r"\Ahttps?://([A-Za-z0-9._-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,4})?\Z"
+_Protocol = Annotated[int, Meta(ge=0, lt=2**15)]
 _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
 """The roster is one message of the coordinator, and crash-looping pods may have a new name each time."""
@@ -32,7 +33,7 @@ class Host(Struct, frozen=True):
     incarnation: Annotated[int, Meta(ge=0, lt=2**62)]
     """Start time in Unix nanoseconds."""
     version: Annotated[str, Meta(max_length=40)] = ""
-    protocols: tuple[int, int] = PROTOCOLS
+    protocols: tuple[_Protocol, _Protocol] = PROTOCOLS
     is_leaving: bool = False
     forgotten: tuple[Annotated[str, Meta(max_length=100)], ...] = ()
     """Keys of gone hosts that an operator has made the fleet forget."""

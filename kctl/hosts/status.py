@@ -20,8 +20,8 @@ from kctl.status.unhandled import older
 from kctl_agent.replies.block_size import StorageReply
 
 _NAMED = 3
-_SHARE = re.compile(r"(\d+) of (\d+) ")
-_COUNTS = re.compile(r"(\d+) (?:partitions? )?(idle|ok|elsewhere)(?:, |$)")
+_SHARE = re.compile(r"(\d{1,18}) of (\d{1,18}) ")
+_COUNTS = re.compile(r"(\d{1,18}) (?:partitions? )?(idle|ok|elsewhere)(?:, |$)")
 _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 
 

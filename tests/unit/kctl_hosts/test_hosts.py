@@ -278,6 +278,14 @@ def test_what_another_host_does_is_degraded_at_most(about: str, level: Level) ->
     assert joined(a=down, b=of(healthy().main, works=without(about))).level is level, "no other host does it"
 
 
+def test_no_number_in_another_host_s_words_stops_the_verdict() -> None:
+    digits = "9" * 5000
+    uneven = of(found(Level.DEGRADED, "partitions", f"{digits} of {digits} partitions have stalled"))
+
+    assert joined(a=healthy(f"{digits} partitions ok"), b=healthy()).level is Level.OK
+    assert joined(a=uneven, b=uneven).level is Level.DEGRADED
+
+
 def test_trouble_of_several_hosts_is_named_once_since_it_began_and_of_all_hosts_without_them() -> None:
     down = [
         of(found(Level.FAILING, "workers", DOWN, f"worker-0 is {state}"), works=()) for state in ("fatal", "stopped")

@@ -118,7 +118,7 @@ def test_of_two_with_one_name_or_address_the_older_goes_on(older: Host, newer: H
         *(described(name=name) for name in ("a\0", "../a")),
         *(described(url=url) for url in ("ftp://a", "https://u:p@a", "https://a/x", "https://a:99999", "https://[a")),
         *(described(url=url) for url in ("https://[:.]", "https://münchen.example")),
-        described(incarnation=-1),
+        *(described(incarnation=-1), described(protocols=(10**600, 10**600))),
     ],
 )
 def test_what_describes_no_master_counts_for_nothing(description: bytes) -> None:

@@ -23,9 +23,11 @@ from kafka.coordinator.base import MemberState
 from kafka.errors import CommitFailedError, FencedInstanceIdError, KafkaError
 from kafka.future import Future
 
+from kctl_agent.errors import BadPayload
 from kctl_agent.kafka.clients import opened, take_up_forgotten_join
 from kctl_agent.kafka.errors import reason
 from kctl_agent.replies.partitions import MemberReply
+from kctl_agent.rpc.wire import parse_object
 from kctl_agent.worker.consumer_group.commits import PendingCommit, keep_partition_errors, refusal
 from kctl_agent.worker.settings import KafkaSettings
 
@@ -85,9 +87,12 @@ def leader_announcing(
 
 def _leader(note: bytes) -> tuple[str | None, dict[str, int]]:
     try:
-        given = json.loads(note)
-        return str(given["leader"]), {str(topic): int(count) for topic, count in given.get("partitions", {}).items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+        given = parse_object(note)
+        counts = {str(topic): int(count) for topic, count in given.get("partitions", {}).items()}
+        if max(counts.values(), default=0) > _MOST_PARTITIONS:
+            raise ValueError("no topic has so many partitions")
+        return str(given["leader"]), counts
+    except (BadPayload, ValueError, KeyError, TypeError, AttributeError):
         return None, {}
 
 
@@ -95,6 +100,8 @@ log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5000
 CLOSE_TIMEOUT_MS = 10_000
+_MOST_PARTITIONS = 1_000_000
+"""Of a topic in a leader's note, which any member may have written."""
 METADATA_MAX_AGE_MS = 5000
 """How soon the leader notices that a topic has grown."""
 

@@ -14,6 +14,9 @@ from dataclasses import dataclass
 
 from kafka import TopicPartition
 
+from kctl_agent.errors import BadPayload
+from kctl_agent.rpc.wire import parse_object
+
 FORMAT = 1
 MAX_NAME = 200
 
@@ -120,12 +123,14 @@ def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> 
 def parse(metadata: str | None) -> CommitNote | None:
     """Parses the metadata of a committed offset; returns None if another client has committed it."""
     try:
-        document = json.loads(metadata or "null")
-    except ValueError:
+        document = parse_object((metadata or "").encode())
+    except BadPayload:
         return None
-    if not isinstance(document, dict) or not isinstance(document.get("kctl"), int):
+    if not isinstance(document.get("kctl"), int):
         return None
     epoch, end = document.get("leader_epoch"), document.get("log_end")
-    seen = LogSeen(epoch, end) if isinstance(epoch, int) and isinstance(end, int) else None
+    seen = None
+    if isinstance(epoch, int) and isinstance(end, int) and 0 <= epoch < 2**31 and 0 <= end < 2**63:
+        seen = LogSeen(epoch, end)
     storage = StorageId(str(document.get("storage", "")), str(document.get("at", "")))
     return CommitNote(storage, document.get("topic"), seen)

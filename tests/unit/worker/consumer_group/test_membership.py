@@ -13,6 +13,7 @@ from kafka.errors import (
 )
 from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
+from kctl_agent.worker.consumer_group import membership
 from kctl_agent.worker.consumer_group.commits import Commits
 from kctl_agent.worker.consumer_group.membership import MemberLost, partition_names
 from tests.conftest import eventually
@@ -71,6 +72,20 @@ def test_a_member_that_starts_joins_once_though_it_is_the_leader() -> None:
         eventually(lambda: asked("Heartbeat") > heartbeats + 2, what="and nothing comes of it")
 
         assert broker.asked.count("JoinGroup") == 1
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        *(b"", b"\xff", b'{"leader":' + b"[" * 100_000),
+        *(
+            b'{"leader":"a","partitions":{"t":%s}}' % count
+            for count in (b"1e999", b"1000000000", b'"%s"' % (b"9" * 5000))
+        ),
+    ],
+)
+def test_a_note_that_no_leader_writes_names_no_leader(note: bytes) -> None:
+    assert membership._leader(note) == (None, {})
 
 
 def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun() -> None:

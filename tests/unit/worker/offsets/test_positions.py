@@ -289,9 +289,19 @@ def test_a_note_is_read_back_as_it_was_written(seen: LogSeen | None, topic_id: s
     assert len(longest.format()) < 512, "far below what brokers keep"
 
 
-@pytest.mark.parametrize("text", [None, "", "by hand", "[1]", "7", '{"kctl":"1"}', '{"leader_epoch":3,"log_end":40}'])
+@pytest.mark.parametrize(
+    "text",
+    [None, "", "by hand", "[1]", "7", '{"kctl":"1"}', '{"leader_epoch":3,"log_end":40}', '{"kctl":' + "[" * 4000],
+)
 def test_what_another_client_has_committed_has_no_note(text: str | None) -> None:
     assert parse(text) is None
+
+
+@pytest.mark.parametrize(("epoch", "end"), [(-1, 40), (2**31, 40), (3, -1), (3, 2**63)])
+def test_a_note_with_numbers_that_kafka_does_not_have_tells_nothing_of_the_log(epoch: int, end: int) -> None:
+    note = parse(f'{{"kctl":1,"storage":"s","at":"there","leader_epoch":{epoch},"log_end":{end}}}')
+
+    assert note == CommitNote(StorageId("s", "there"), None, None)
 
 
 def test_of_what_another_client_has_committed_its_leader_epoch_counts() -> None:
