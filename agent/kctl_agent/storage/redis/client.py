@@ -22,7 +22,7 @@ OLDEST_SERVER = (6, 2)
 CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
 RETRIES = 6
-"""Retries after a broken connection. A call to a hung server ends after these: 7 x 30 s in all."""
+"""Retries after a broken connection. A call to a server that hangs is not retried, and ends after `REPLY_SECONDS`."""
 FREE_SHARE = 0.1
 RETRY_SECONDS = (0.05, 2.0)
 """About four seconds in total, as long as Redis takes to restart with a small AOF."""
