@@ -50,7 +50,8 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     the broker may be fine."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
-        why = f"group {group}: its coordinator does not know it, but may have just taken over; believed after 30 s"
+        why = f"group {group}: its coordinator does not know it, but may have just taken over; kctl waits 30 s for "
+        "certainty"
         errors = {"committed": why, "group": why} | errors
     failed = (f"{t}-{n}: {error}" for (t, n), error in reading.unanswered.items() if error not in _PASSING)
     why = next(failed, "")

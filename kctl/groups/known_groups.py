@@ -314,7 +314,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
         try:
             return re.compile(pattern[1:-1])
         except re.error as error:
-            raise ValueError(f"{pattern} is no regular expression: {error}") from None
+            raise ValueError(f"{pattern} is not a regular expression: {error}") from None
     return re.compile(translate(pattern))
 
 

@@ -196,7 +196,7 @@ class Hosts:
 
     async def _operate(self, method: str, host: str, path: str, body: bytes = b"") -> JsonObject:
         if (url := self.url(host)) is None:
-            raise AgentUnreachable(f"host {host} is not there")
+            raise AgentUnreachable(f"host {host} is missing")
         answer = await self._peers.operate(method, url, f"{_OPERATIONS_PATH}{path}", _OPERATION_SECONDS, body)
         try:
             return decoded(dict[str, Any], answer)
@@ -297,14 +297,14 @@ class Hosts:
 
     def _check(self, host: Host, replies: HostReplies) -> None:
         if (replies.cluster, replies.group) != self._fleet:
-            raise BadResult(f"at {host.url} answers a master of another fleet")
+            raise BadResult(f"a master of another fleet answers at {host.url}")
         if (replies.host, replies.incarnation) != (host.name, host.incarnation):
-            raise BadResult(f"at {host.url} answers {replies.host}, which is not the one that joined the group")
+            raise BadResult(f"{replies.host} answers at {host.url}, but is not the master that joined the group")
 
     def _sentence(self, name: str, known: _Known) -> str:
         since = moment(known.silent_since or self._wall_clock())
         old = min((self._clock() - at for at, _ in known.last.values()), default=None)
-        rows = "nothing is known of it" if old is None else f"its last answer is {old:.0f} s old"
+        rows = "it has not answered yet" if old is None else f"its last answer is {old:.0f} s old"
         return f"host {name} has not answered since {since} ({known.reason}); {rows}"
 
     def _row(self, host: Host) -> HostRow:
@@ -324,11 +324,9 @@ class Hosts:
     def _doubt(self, seen: Seen) -> str | None:
         age = self._age(seen)
         if age is None:
-            return f"which other hosts there are is not known yet ({seen.error or 'this one is joining their group'})"
+            return f"the other hosts are not known yet ({seen.error or 'this one is joining their group'})"
         if age > _STALE_SECONDS:
-            return (
-                f"which other hosts there are is known as of {age:.0f} s ago: the coordinator of their group is silent"
-            )
+            return f"the list of the other hosts is {age:.0f} s old: the coordinator of their group is silent"
         if all(each.key != self.me.key for each in seen.roster.hosts):
             why = next((each.reason for each in seen.roster.refused if each.url == self.me.url), "they do not know it")
             return f"the other hosts do not count this one: {why}"

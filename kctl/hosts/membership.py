@@ -170,7 +170,7 @@ class HostsMember:
     def _assigned(self, note: bytes, generation: int) -> None:
         roster = decoded(Roster, note)
         if roster is None:
-            self.seen = replace(self.seen, error="the leader of the group is no master of this fleet")
+            self.seen = replace(self.seen, error="the leader of the group is not a master of this fleet")
         else:
             is_next = generation == self._generation + 1  # otherwise hosts may have left in order in between
             missed = lost(self.seen.roster, roster, time.time()) if is_next else ()

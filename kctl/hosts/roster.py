@@ -101,7 +101,7 @@ def agreed(
     described = list(descriptions)
     hosts, refused = _accepted([each for each in described if each is not None], before)
     if strangers := described.count(None):
-        refused.append(Refused("-", "-", f"{strangers} of the group's members describe no master"))
+        refused.append(Refused("-", "-", f"{strangers} of the group's members are not masters"))
     known = [*_missing(before, now), *(each for host in hosts for each in host.missed)]
     newest = {each.host.name: each for each in sorted(known, key=lambda each: (each.host.incarnation, -each.since))}
     here, forgotten = {each.name for each in hosts}, {key for each in hosts for key in each.forgotten}

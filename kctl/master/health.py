@@ -125,8 +125,8 @@ def refusals(rules: HealthRules, health: Health) -> str | None:
     for name, limit in (("memory_soft", rules.memory_soft_bytes), ("memory_hard", rules.memory_hard_bytes)):
         if limit is not None and health.boot_bytes is not None and _applied(limit, health) is None:
             return (
-                f"{rules.section}.{name} ({_mebibytes(limit)}) is not applied: after its start alone it takes "
-                f"{_mebibytes(health.boot_bytes)}; raise the limit"
+                f"{rules.section}.{name} ({_mebibytes(limit)}) is not applied: right after its start, the process "
+                f"uses {_mebibytes(health.boot_bytes)}; raise the limit"
             )
     return None
 

@@ -62,7 +62,7 @@ class Pauses:
             pass
         except (OSError, ValueError, KeyError, TypeError) as error:
             log.error("action=pauses_unreadable path=%s: %s; everything is paused", path, error)
-            everything = Pause(None, None, None, f"kctl, for {path} cannot be read", time.time())
+            everything = Pause(None, None, None, f"kctl, because {path} cannot be read", time.time())
             self._pauses = {everything.key: everything}
         for pause in self._pauses.values():
             log.warning("action=paused what=%s by=%s: it was paused before this start", pause.what, pause.by)
@@ -110,7 +110,7 @@ class Pauses:
         for wider in left:
             is_all = wider.key == (None, None, None)
             if is_all or (partition is not None and (wider.topic, wider.partition) == (topic, None)):
-                raise OperationRefused(f"{wider.what} is paused, by {wider.by}: resume that")
+                raise OperationRefused(f"{wider.what} is paused by {wider.by}: resume that instead")
         if not ended:
             if (worker, topic, partition) == (None, None, None):
                 raise OperationRefused("nothing is paused")

@@ -180,7 +180,7 @@ class ProcessSupervisor:
         if not self._survivors:
             return ""
         found = "; ".join(f"pid {pid} survives SIGKILL: {reason}" for pid, reason in sorted(self._survivors.items()))
-        return f"{found}; {self.name} is not started again before that is gone"
+        return f"{found}; {self.name} restarts only after that process is gone"
 
     def status(self) -> WorkerStatus:
         now, status = time.monotonic(), self._status

@@ -109,7 +109,7 @@ def reduced(
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
     failed = [
         *outcome.failed,
-        *(Failed(name, "stale", f"what it published last is {age:.0f} s old") for name, age in stale.items()),
+        *(Failed(name, "stale", f"its last snapshot is {age:.0f} s old") for name, age in stale.items()),
     ]
     ages = [answer.age_seconds for answer in outcome.answers]
     of_partitions: tuple[Any, ...] = ()

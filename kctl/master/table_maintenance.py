@@ -88,7 +88,7 @@ class TableMaintenance:
         try:
             code, text = await self._carried_out(json.dumps(storage_settings(config) | {"group": config.kafka.group}))
         except TimeoutError:
-            code, text = 1, f"it was not done after {LIMIT_SECONDS:.0f} s and was killed; what it has committed stays"
+            code, text = 1, f"it was not done after {LIMIT_SECONDS:.0f} s and was killed; its commits remain"
         except OSError as error:
             code, text = 1, f"{self._command[0]} cannot be run: {error.strerror}"
         if code:

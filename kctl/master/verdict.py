@@ -61,7 +61,7 @@ class Verdicts:
             return Verdict(Level.UNKNOWN, "master", what, self.started_at)
         if self.clock() - snapshot.taken_at > max(self.max_age_seconds, 4 * snapshot.collect_seconds):
             since = snapshot.taken_at_unix
-            reason = f"no data since {moment(since)}: the master collects no more"
+            reason = f"no data since {moment(since)}: the master no longer collects"
             main = snapshot.verdict.main
             also = (() if main.level is Level.OK else (main,)) + snapshot.verdict.also
             return Verdict(Level.UNKNOWN, "master", reason, since, also)
@@ -135,7 +135,7 @@ def _brokers(snapshot: FleetSnapshot) -> Iterator[Found]:
             level, "brokers", f"no Kafka broker has answered{'' if is_blind else ' the master'}", brokers.error, age
         )
     elif complete is None or complete > limit:
-        what = "the Kafka brokers have not answered everything"
+        what = "the Kafka brokers have not answered all requests"
         yield Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
     for name in brokers.missing_topics:
         remedy = f"create it again (`kctl kafka create-topic {name}`), or take it out of kafka.topics and "
@@ -166,7 +166,7 @@ def _no_sinker(snapshot: FleetSnapshot) -> str:
 def _engine(snapshot: FleetSnapshot) -> Iterator[Found]:
     for status, row in _supervised(snapshot, "engine"):
         if (why := _trouble(snapshot, status, row)) is not None:
-            level, remedy = Level.FAILING, "; it is restarted by itself, and `kctl logs engine` shows why it ended"
+            level, remedy = Level.FAILING, "; it restarts automatically; `kctl logs engine` shows why it ended"
             if _is_first_start(status, row) or _is_changing(snapshot, status, row):
                 level, remedy = Level.UNKNOWN if _is_first_start(status, row) else Level.DEGRADED, ""
             elif status.state == "fatal":
@@ -333,7 +333,7 @@ def _hosts(snapshot: FleetSnapshot) -> Iterator[Found]:
         share = _share(len(missing), len(snapshot.hosts.rows), "host")
         yield Found(Level.DEGRADED, "hosts", f"{share} been missing", _listed(missing))
     elif snapshot.hosts.error is not None:
-        yield Found(Level.DEGRADED, "hosts", "it has not been known which hosts there are", snapshot.hosts.error)
+        yield Found(Level.DEGRADED, "hosts", "the hosts of the fleet have been unknown", snapshot.hosts.error)
 
 
 def _listed(texts: list[str]) -> str:

@@ -34,7 +34,7 @@ class DrainProcess(FleetOperation, rpc="drain", is_long=True, limit_seconds=LONG
             "since": time.time(),
         }
         try:
-            report(f"{process.name} finishes what it has begun")
+            report(f"{process.name} finishes its work")
             await context.send_pauses(process.name, report)
             report(f"{process.name} commits and leaves")
             with goes_on(f"{process.name} has been asked to leave"):

@@ -31,7 +31,7 @@ class ForgetHost(FleetOperation, rpc="forget_host"):
         if context.hosts is None:
             raise OperationRefused("this fleet runs on one host: hosts.url is not set")
         if not context.hosts.forget(self.name):
-            raise OperationRefused(f"no host {printable_name(self.name)} has gone: see `kctl hosts`")
+            raise OperationRefused(f"host {printable_name(self.name)} is not gone: see `kctl hosts`")
         with goes_on("the other hosts do not know it yet"):
             while self.name in context.hosts.gone:  # noqa: ASYNC110 - a thread changes it
                 await asyncio.sleep(_POLL_SECONDS)

@@ -22,7 +22,7 @@ class ScopedOperation(FleetOperation, shared_by_hosts="topic"):
         if self.worker is not None and self.topic is not None:
             return f"only one of {mark}worker and {mark}topic"
         if self.partition is not None and self.topic is None:
-            return "a partition belongs to a topic: name it too"
+            return "a partition belongs to a topic: name the topic too"
         return None
 
     def touches(self, context: Context) -> frozenset[str]:

@@ -61,7 +61,7 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
         else:
             await together(one(process) for process in engines)
             await together(one(process) for process in processes if process not in engines)
-        names = ", ".join(sorted(done)) or "none, for none is running"
+        names = ", ".join(sorted(done)) or "none, because none is running"
         return f"restarted: {names}{await context.file_changed()}", {"restarted": sorted(done)}
 
     def _chosen(self, context: Context) -> list[ProcessSupervisor]:
@@ -86,7 +86,7 @@ def would_change(process: ProcessSupervisor) -> bool:
 
 def _plan(processes: list[ProcessSupervisor], has_engine: bool) -> Done:
     names = [each.name for each in processes]
-    text = ", ".join(names) or "none, for none is running"
+    text = ", ".join(names) or "none, because none is running"
     beside = f"; {ENGINE_RESTARTS}" if has_engine else ""
     return f"it would be: {text}{beside}", {"restarted": names, "engine": has_engine}
 

@@ -121,7 +121,7 @@ class _Case:
     @property
     def reader(self) -> str:
         if self.owner.state == "paused":
-            return "paused on request, `kctl resume` goes on"  # perhaps only this partition of its owner's
+            return "paused on request; `kctl resume` ends that"  # perhaps only this partition of its owner's
         if self.owner.waits_for is not None:
             return f"{self.owner.name} waits for the {self.owner.waits_for}"
         return self.nobody if self.owner.name is None else f"{self.owner.name} is {self.owner.state or 'silent'}"
@@ -167,15 +167,17 @@ def _seconds(value: float) -> str:
 
 _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
     JudgementReason.ELSEWHERE: lambda case: f"{case.owner.name} reads it, and its own host judges it; {case.waiting}",
-    JudgementReason.NOTHING_KNOWN: lambda _: "its offsets, or those of its log, are not known",
+    JudgementReason.NOTHING_KNOWN: lambda _: "its committed offset or the offsets of its log are unknown",
     JudgementReason.NO_LAG: lambda case: f"{_NO_COMMIT[Uncommitted(case.first)]}, so lag is not known; {case.reader}",
     JudgementReason.BLIND: lambda case: f"the last offsets are {_seconds(case.seconds)} old",
     JudgementReason.AHEAD: lambda case: (
-        f"the committed offset {case.first} is {case.second} above the end of the log: up to it messages are skipped"
+        f"the committed offset {case.first} is {case.second} above the end of the log, so messages below it will be "
+        "skipped"
     ),
     JudgementReason.REMOVED: lambda case: f"{case.first} messages were removed before they were read; {case.waiting}",
     JudgementReason.OVERTAKEN: lambda case: (
-        f"retention overtakes in {_seconds(case.seconds)}: {case.first} messages above the log start, {case.waiting}"
+        f"retention overtakes it in {_seconds(case.seconds)}: it is {case.first} messages above the log start, "
+        f"{case.waiting}"
     ),
     JudgementReason.PAUSED: lambda case: f"{case.reader}; {case.waiting}",
     JudgementReason.TRANSACTION: lambda case: (

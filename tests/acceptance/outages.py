@@ -316,7 +316,7 @@ NO_ENGINE = ("the engine has not run",)
 NO_WORKER = ("no worker has worked",)
 ONE_WORKER = ("1 of 2 workers has not worked",)
 LACKING = (
-    "the Kafka brokers have not answered everything",
+    "the Kafka brokers have not answered all requests",
     "N of 4 partitions has lacked in-sync replicas",
     "N of 4 partitions have lacked in-sync replicas",
 )

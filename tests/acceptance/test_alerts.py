@@ -65,7 +65,9 @@ def test_troubles_reach_a_webhook(make_fleet: MakeFleet, tmp_path: Path) -> None
         with stopped([process.pid for process in fleet.family("worker-0")]):
             eventually(lambda: value(prometheus, lag) > LAG_OF_THE_TEST, ALERT_SECONDS, "lag grows while nobody reads")
             alert = webhook.wait("KctlConsumerLagHigh", "firing", ALERT_SECONDS, topic=fleet.topic, group=fleet.group)
-            assert f"messages of {fleet.topic} are pending for group {fleet.group}" in alert["annotations"]["description"]
+            assert (
+                f"messages of {fleet.topic} are pending for group {fleet.group}" in alert["annotations"]["description"]
+            )
             webhook.wait("KctlWorkerDown", "firing", ALERT_SECONDS, since=0, worker="worker-0")  # either may be first
             fleet.finish(load)
             reported = sum(

@@ -105,7 +105,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_rejected_in_one_sente
     with never_without(reloaded.exporter, "throw-away"):
         for exporter, more, sentence in (
             ("nonsense = 1", "", "there is no key `nonsense` in [exporter]"),
-            ('groups_except = ["/(/"]', "", "/(/ is no regular expression"),
+            ('groups_except = ["/(/"]', "", "/(/ is not a regular expression"),
             ('groups_except = ["throw-*"]', '[http]\ntoken_file = "missing"', "missing"),
             ('groups_except = ["throw-*"', "", "exporter.toml: line "),
         ):
@@ -171,7 +171,7 @@ def test_a_reload_changes_which_groups(reloaded: Reloaded, master: Callable[...,
     assert len(samples().of("kctl_consumer_lag", "partition", group=own)) == 4
     assert own not in groups()
     failed = set_to(all_groups=True, groups_except=["/(/"])
-    assert (failed["state"], "no regular expression" in failed["text"]) == ("failed", True)
+    assert (failed["state"], "not a regular expression" in failed["text"]) == ("failed", True)
     assert "billing" in groups()
     set_to(all_groups=False)
     eventually(lambda: groups() == set(), what="none any more")

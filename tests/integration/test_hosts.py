@@ -170,8 +170,8 @@ def test_an_operation_that_hosts_do_not_support_is_rejected_and_changes_nothing(
     trio.kill("d")
     assert "d: " in trio.failure("a", "restart", name="worker-0", host="d")
     eventually(partial(trio.misses, "a", "d"), what="d is not missed")
-    assert "not all hosts are there: d" in trio.failure("a", "pause", all=True, host="all")
-    assert "not all hosts are there: d" in trio.failure("a", "seek", topic=TOPIC, to="latest")
+    assert "hosts are missing: d" in trio.failure("a", "pause", all=True, host="all")
+    assert "hosts are missing: d" in trio.failure("a", "seek", topic=TOPIC, to="latest")
     assert trio.operate("a", "forget_host", name="d")["state"] == "done"
 
 
@@ -190,7 +190,7 @@ def test_a_killed_host_is_missed_forgotten_and_comes_back(trio: Fleet) -> None:
         eventually(partial(trio.misses, name, "c"), what=f"{name} does not miss c")
     assert time.monotonic() - started < on_this_machine(MISSED_WITHIN + 1.0)  # two are asked, one after another
     shown = trio.kctl("a", "hosts")
-    assert (shown.returncode, shown.stderr) == (3, "kctl: not all hosts are there: c (gone)\n")
+    assert (shown.returncode, shown.stderr) == (3, "kctl: hosts are missing: c (gone)\n")
     assert [line.split()[:2] for line in shown.stdout.splitlines()[1:4]] == [
         ["a", "here"],
         ["b", "present"],
@@ -228,7 +228,7 @@ def test_a_rolling_upgrade_names_the_host_of_another_protocol(trio: Fleet) -> No
         failed = {str(each.sender): each.message for each in trio.masters[name].ask("workers").failed}
         assert failed == {"c": "host c does not count: it speaks protocols 2 to 3, most hosts 1"}
         assert trio.names(name) == EVERYBODY[:3]
-        assert "not all hosts are there: c" in trio.failure(name, "pause", all=True, host="all")
+        assert "hosts are missing: c" in trio.failure(name, "pause", all=True, host="all")
     of_newer = eventually(lambda: newer.ask("workers").failed, what="c counts itself")
     assert "it speaks protocols 2 to 3" in " ".join(each.message for each in of_newer)
     assert newer.stop() == 0

@@ -136,7 +136,9 @@ def test_a_memory_limit_below_the_size_after_the_start_is_rejected_and_reported(
 
     reported = eventually(lambda: (r := row(fleet))["warning"] and r)
 
-    assert reported["warning"].startswith("workers.memory_soft (4 MiB) is not applied: after its start alone it takes")
+    assert reported["warning"].startswith(
+        "workers.memory_soft (4 MiB) is not applied: right after its start, the process uses"
+    )
     assert (reported["state"], reported["restarts"]) == ("running", 0)
 
 

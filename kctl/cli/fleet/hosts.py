@@ -31,7 +31,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     text = "\n".join(_lines(answer)) if options.output == "table" else as_text(whole(reply), options.output)
     sys.stdout.write(f"{text}\n")
     if missing := [f"{row.name} ({row.state})" for row in answer.rows if row.is_missing]:
-        raise IncompleteAnswer(f"not all hosts are there: {', '.join(missing)}")
+        raise IncompleteAnswer(f"hosts are missing: {', '.join(missing)}")
     if answer.error is not None:
         raise IncompleteAnswer(answer.error)
 

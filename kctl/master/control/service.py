@@ -219,7 +219,7 @@ class MasterService:
     async def for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
         """Returns this host's replies for another host's master. Raises UnknownMethod, BadParams, Busy."""
         if self._for_others >= _FOR_OTHERS_AT_A_TIME:
-            raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are under way already")
+            raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are in progress already")
         self._for_others += 1
         try:
             return await self._for_other_host(rpc, only, seconds - min(seconds * _SENDING_SHARE, _SENDING_SHARE))
@@ -232,7 +232,7 @@ class MasterService:
             status, age, workers = await self._own_status(seconds)
             return hosts.replies(FanOut([], [] if workers is None else [*workers.failed]), status, age_seconds=age)
         if rpc not in COMMANDS:
-            raise UnknownMethod(f"{printable_name(rpc)} is no command that is answered to other hosts")
+            raise UnknownMethod(f"{printable_name(rpc)} is not a command that other hosts may ask")
         outcome, statuses = await self._own_replies(rpc, only, seconds)
         outcome = await asyncio.to_thread(COMMANDS[rpc].shortened, outcome)
         beside: Struct | None = Statuses(tuple(statuses)) if rpc == WORKERS.name else None

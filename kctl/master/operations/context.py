@@ -155,11 +155,11 @@ class Context:
             try:
                 outcome = await self.agents.operate(name, "cancel", {"operation": operation}, left)
             except (AgentRefused, OperationUnknown) as error:
-                raise OperationUnknown(f"{error}; what became of it is not known") from error
+                raise OperationUnknown(f"{error}; the outcome is unknown") from error
             if outcome.get("state") not in _UNDER_WAY:
                 return outcome
             await asyncio.sleep(_POLL_SECONDS)
-        raise OperationUnknown(f"{name} has begun it")
+        raise OperationUnknown(f"{name} has begun the operation")
 
     async def send_pauses(self, name: str, report: Report) -> str:
         """Sends a process its pauses, waits until they apply, and returns a report. A process that is not running

@@ -54,7 +54,7 @@ class OnHosts:
             return await self._on_one(host, params)
         leader = self.hosts.leader
         if leader is None:
-            why = self.hosts.doubt or "which host leads the others is not known: the coordinator of their group is slow"
+            why = self.hosts.doubt or "the leading host is unknown: the coordinator of the masters' group is slow"
             raise OperationRefused(f"{self.given.rpc} for all hosts: {why}")
         if leader != self.hosts.me.name:
             return await self._on_one(leader, {**params, "host": ALL_HOSTS})
@@ -63,7 +63,7 @@ class OnHosts:
     async def _on_all(self, params: JsonObject) -> Done:
         missing = [row.name for row in self.hosts.answer().rows if row.state in ("gone", "refused")]
         if missing:
-            raise OperationRefused(f"not all hosts are there: {', '.join(missing)}; name those that are to do it")
+            raise OperationRefused(f"hosts are missing: {', '.join(missing)}; name the hosts that should do it")
         done: dict[str, JsonObject] = {}
         texts: list[str] = []
         for host, share in (await self.given.shared(self.context, params, self._on_one)).items():
@@ -71,7 +71,7 @@ class OnHosts:
             if (task := asyncio.current_task()) is not None and task.cancelling():
                 raise OperationFailed(f"{so_far} and the following were left out")
             if self.hosts.leader != self.hosts.me.name:
-                raise OperationFailed(f"{so_far} and the following were left out: this host leads the others no more")
+                raise OperationFailed(f"{so_far} and the following were left out: this host no longer leads the others")
             try:
                 text, done[host] = await self._on_one(host, share)
             except asyncio.CancelledError as error:
@@ -109,9 +109,9 @@ class OnHosts:
         except (AgentUnreachable, NotPermitted) as error:
             raise OperationRefused(f"{host}: {error}") from error
         except AgentError as error:
-            raise OperationUnknown(f"{host}: {error}; it may have begun") from error
+            raise OperationUnknown(f"{host}: {error}; the operation may have begun") from error
         except asyncio.CancelledError as error:
-            raise OperationUnknown(f"{host} has not answered; it may have begun") from error
+            raise OperationUnknown(f"{host} has not answered; the operation may have begun") from error
         if "state" not in operation:
             raise OperationRefused(f"{host}: {operation.get('error', {}).get('message', 'it gave no reason')}")
         return operation
@@ -126,7 +126,7 @@ class OnHosts:
                 answered_at = time.monotonic()
             except AgentError as error:
                 if time.monotonic() - answered_at > _SILENT_SECONDS:
-                    raise OperationUnknown(f"{host} has it under way and does not answer: {error}") from error
+                    raise OperationUnknown(f"{host} runs the operation but does not answer: {error}") from error
         return operation
 
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
@@ -137,7 +137,7 @@ class OnHosts:
         if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:
             raise AgentTimeout(error.get("message", "it gave no reason"))
         if "state" not in found or found["started_at"] != operation["started_at"]:
-            raise OperationUnknown(f"{host} was started again while it had this under way")
+            raise OperationUnknown(f"{host} restarted during the operation")
         return found
 
     async def _cancelled(self, host: str, operation: JsonObject) -> JsonObject:
@@ -149,7 +149,7 @@ class OnHosts:
                 await asyncio.sleep(_POLL_SECONDS)
                 operation = await self._later(host, operation)
         except AgentError as error:
-            raise OperationUnknown(f"{host} was not reached to cancel it: {error}") from error
+            raise OperationUnknown(f"{host} could not be reached to cancel the operation: {error}") from error
         if operation["state"] == "running":
-            raise OperationUnknown(f"{host} has begun it: {operation['text']}")
+            raise OperationUnknown(f"{host} has begun the operation: {operation['text']}")
         return operation

@@ -151,7 +151,7 @@ class OperationLog:
         self, kind: type[FleetOperation], params: JsonObject, caller: Caller
     ) -> tuple[Operation, asyncio.Task[None]]:
         if self._is_closed:
-            raise OperationRefused("the master is stopping, it takes no operations any more")
+            raise OperationRefused("the master is stopping and accepts no more operations")
         params = with_host(params)
         if params.get(kind.shared_by_hosts) is not None and self._context.hosts is not None:
             params = {"host": ALL_HOSTS, **params}
@@ -164,8 +164,8 @@ class OperationLog:
         other = next((each for each in running if touches & each.touches), None)
         if other is not None:
             raise OperationRefused(
-                f"operation {other.id} ({other.words}, by {other.by}) is under way: wait for it, or "
-                f"`kctl operation {other.id} --cancel`"
+                f"operation {other.id} ({other.words}, by {other.by}) is in progress: wait for it, or `kctl operation "
+                f"{other.id} --cancel`"
             )
         shown = {key: value for key, value in params.items() if key != "deadline_seconds"}
         deadline_seconds = float(params.get("deadline_seconds", given.deadline_seconds(self._context)))
@@ -298,7 +298,7 @@ class OperationLog:
 
 _BYTES = 256 * 1024
 """How much is read from the end of the log: enough for the 500 known operations."""
-_TEXT = "interrupted: the master was killed while this was under way"
+_TEXT = "interrupted: the master was killed during the operation"
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:

@@ -93,9 +93,9 @@ def test_a_silent_host_is_silent_no_more_when_it_has_joined_again_and_its_next_s
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        ({"fleet": ("main", "other")}, "at https://b:9750 answers a master of another fleet"),
-        ({"by": C}, "at https://b:9750 answers c, which is not the one that joined the group"),
-        ({"by": Host("b", B.url, 2)}, "at https://b:9750 answers b, which is not the one that joined the group"),
+        ({"fleet": ("main", "other")}, "a master of another fleet answers at https://b:9750"),
+        ({"by": C}, "c answers at https://b:9750, but is not the master that joined the group"),
+        ({"by": Host("b", B.url, 2)}, "b answers at https://b:9750, but is not the master that joined the group"),
     ],
 )
 def test_another_master_behind_an_address_is_not_taken_for_the_host(answer: dict[str, Any], message: str) -> None:
@@ -138,9 +138,9 @@ def test_a_host_leads_only_while_no_other_can() -> None:
 @pytest.mark.parametrize(
     ("seen", "doubt"),
     [
-        (Seen(Roster()), "which other hosts there are is not known yet (this one is joining their group)"),
+        (Seen(Roster()), "the other hosts are not known yet (this one is joining their group)"),
         (Seen(Roster(), None, "GroupAuthorizationFailed"), "not known yet (GroupAuthorizationFailed)"),
-        (Seen(Roster("a", 1, (A,)), 80.0), "known as of 20 s ago: the coordinator of their group is silent"),
+        (Seen(Roster("a", 1, (A,)), 80.0), "20 s old: the coordinator of their group is silent"),
         (
             Seen(Roster("b", 1, (B,), (), (Refused("a", A.url, "the name a belongs to a at https://other:1"),)), 100.0),
             "the other hosts do not count this one: the name a belongs to a at https://other:1",

@@ -125,7 +125,7 @@ def test_what_describes_no_master_counts_for_nothing(description: bytes) -> None
     assert decoded(Host, description) is None
     roster = Group().of(decoded(Host, description), host("a"))
     assert names(roster) == ["a"]
-    assert [each.reason for each in roster.refused] == ["1 of the group's members describe no master"]
+    assert [each.reason for each in roster.refused] == ["1 of the group's members are not masters"]
 
 
 def test_what_a_newer_release_adds_is_ignored_and_a_roster_comes_back_as_it_went() -> None:

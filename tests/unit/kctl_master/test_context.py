@@ -123,7 +123,7 @@ async def test_what_has_begun_is_waited_for_and_named_if_its_end_is_not_known(
     "script", [{"seek": Stalls(), "cancel": Stalls()}, {"seek": Answers({}), "operation": Stalls(), "cancel": Stalls()}]
 )
 async def test_a_silent_agent_is_unknown(short_dir: Path, pool: AgentPool, script: dict[str, Any]) -> None:
-    silent = r"^worker-0: no answer in time; what became of it is not known$"
+    silent = r"^worker-0: no answer in time; the outcome is unknown$"
     with ScriptedAgent(short_dir, "worker-0", script), pytest.raises(OperationUnknown, match=silent):
         await Seek(short_dir, pool).task
 
@@ -222,7 +222,7 @@ def test_pauses_that_cannot_be_read_pause_everything_until_it_is_resumed(tmp_pat
     pauses = Pauses(path)
 
     [pause] = pauses.all()
-    assert (pause.what, pause.by) == ("everything", f"kctl, for {path} cannot be read")
+    assert (pause.what, pause.by) == ("everything", f"kctl, because {path} cannot be read")
     pauses.remove(None, None, None)
     assert Pauses(path).all() == []
     with pytest.raises(OperationRefused, match=r"^nothing is paused$"):

@@ -310,5 +310,5 @@ def test_memory_is_measured_after_the_start_and_forgiven_below_the_limit() -> No
     assert refusals(RULES, WELL) is None
     assert refusals(RULES, replace(WELL, boot_bytes=None)) is None
     assert refusals(RULES, replace(WELL, boot_bytes=790 * MB)) == (
-        "workers.memory_soft (800 MiB) is not applied: after its start alone it takes 790 MiB; raise the limit"
+        "workers.memory_soft (800 MiB) is not applied: right after its start, the process uses 790 MiB; raise the limit"
     )

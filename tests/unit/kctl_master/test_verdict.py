@@ -119,11 +119,11 @@ REPLICAS = TopicsReply(
 ALL_FATAL = fleet({name: status(name, "fatal") for name in ("worker-0", "worker-1")})
 ALL_NEW = fleet({name: status(name, "starting", restarts=0) for name in ("worker-0", "worker-1")})
 FULL = "1000 of 1000 messages"
-RESTARTED = "it is restarted by itself, and `kctl logs engine` shows why it ended"
+RESTARTED = "it restarts automatically; `kctl logs engine` shows why it ended"
 RUNS = "everything is running; 3 ok"
 WELL = f"ok: {RUNS}"
 ALL_DOWN = f"failing: no worker has worked {AT}: "
-NO_DATA = "no data since 2023-11-14T22:13:18Z: the master collects no more"
+NO_DATA = "no data since 2023-11-14T22:13:18Z: the master no longer collects"
 ONE_DOWN = f"degraded: 1 of 2 workers has not worked {AT}: "
 
 
@@ -161,7 +161,7 @@ TROUBLES: tuple[tuple[FleetSnapshot, str], ...] = (
     (of_brokers(6.0, 9.0, None, 0.2), "degraded: no Kafka broker has answered the master since 2023-11-14T22:13:12Z"),
     (
         of_brokers(0.5, 8.0, "offsets: t-1"),
-        "degraded: the Kafka brokers have not answered everything since 2023-11-14T22:13:10Z: offsets: t-1",
+        "degraded: the Kafka brokers have not answered all requests since 2023-11-14T22:13:10Z: offsets: t-1",
     ),
     (of_brokers(None, None, None), f"unknown: no Kafka broker has answered {AT}"),
     (of_brokers(None, None, "refused"), f"failing: no Kafka broker has answered {AT}: refused"),
