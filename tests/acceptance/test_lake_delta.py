@@ -44,8 +44,8 @@ REFUSED = {
     "set tblproperties ('delta.enableRowTracking' = 'true')": "cannot write: domainMetadata, rowTracking",
     "set tblproperties ('delta.enableInCommitTimestamps' = 'true')": "cannot write: inCommitTimestamp",
     "set tblproperties ('delta.checkpointPolicy' = 'v2')": "cannot write: v2Checkpoint",
-    "set tblproperties ('delta.setTransactionRetentionDuration' = 'interval 7 days')": "messages come twice: unset it",
-    "add constraint positive check (offset >= 0)": "demands writers of version 3",
+    "set tblproperties ('delta.setTransactionRetentionDuration' = 'interval 7 days')": "be stored twice: unset it",
+    "add constraint positive check (offset >= 0)": "requires writers of version 3",
 }
 
 
@@ -186,7 +186,7 @@ def test_a_table_with_deletion_vectors_is_appended_to_and_not_compacted(short_di
 
         assert DeltaTable(table).deletion_vectors() is not None
         assert list((table / "_delta_log").glob("*.checkpoint.parquet"))
-        with pytest.raises(TableRefused, match="OPTIMIZE it by Spark"):
+        with pytest.raises(TableRefused, match="OPTIMIZE it with Spark"):
             compact(lake.table)
         assert ids(delta.sql(f"select id from {name_of(table)}")) == list(range(0, 60, 10))
         assert lake.count().rows == 6

@@ -38,14 +38,14 @@ def test_each_message_is_a_row_or_a_dead_letter_or_the_batch_is_rejected(found: 
     assert found["unfit"] == ["a\ufffdb", "\ufffd", "\ufffd", None, None]
     for name, size in (("long", 248), ("long_escaped", 249)):
         assert (
-            f"{size} bytes in country, by which the table is partitioned, and there is room for 247"
+            f"{size} bytes in country, by which the table is partitioned, but the name of a folder has room for 247"
             in (found[name]["error"])
         )
         assert found[name]["left"] == []
     for case, count in ("lost_rows", "1 row"), ("lost_dead_letters", "3 rows"):
         why, stored = found[case]
         assert why.startswith(f"Spark has written {count} into "), case
-        assert ", and the files there have 0: nothing was stored" in why, case
+        assert ", but the files there have 0: nothing was stored" in why, case
         assert (stored["rows"], stored["stored"]) == (0, 0), case
     assert found["lost_dead_letters"][1]["dead"] == 0
     why, stored = found["lost_put_back"]
@@ -165,7 +165,7 @@ def unusable_schemas_are_named(found: dict[str, str]) -> None:
     assert found["plain"] == "plain-value is not a record, whose fields would be the columns of the table"
     assert "a schema of type PROTOBUF, and kctl decodes only Avro" in found["proto"]
     assert found["taken"] == "taken-value has a field _kafka, a name that kctl needs: rename it"
-    assert found["twice"] == "twice-value has a field ID, and another whose name differs only in case"
+    assert found["twice"] == "twice-value has a field ID, and another field whose name differs only in case"
     assert "version 1 of endless-value cannot become columns" in found["endless"]
     assert "void" in found["nothing"]
     assert "the topics have different records (shop.left, shop.right)" in found["differing"]

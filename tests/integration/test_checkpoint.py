@@ -354,4 +354,4 @@ def test_checkpoints_in_buckets_are_read(job: Job, kctl: Kctl, tmp_path: Path, m
 
     assert (shown.code, [row["lag"] for row in shown.rows]) == (0, [2, 2])
     assert refused.code == 25
-    assert "refuses these keys" in refused.err
+    assert "rejects these keys" in refused.err

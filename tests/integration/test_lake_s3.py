@@ -168,11 +168,11 @@ def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_that_hides_its_keys
     [
         (
             lambda server: {"credentials_file": str(server.credentials("wrong"))},
-            r"refuses these keys .*SignatureDoesNo",
+            r"rejects these keys, .*SignatureDoesNo",
         ),
         (
             lambda _: {"uri": "s3://elsewhere/orders"},
-            "the bucket elsewhere does not exist at http://127.0.0.1:.* make it",
+            "the bucket elsewhere does not exist at http://127.0.0.1:.* create it",
         ),
         (lambda _: {"endpoint": "http://127.0.0.1:1"}, "http://127.0.0.1:1 does not answer"),
     ],

@@ -132,9 +132,9 @@ def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None
         )
     free = stats.free
     if free is not None and free.minimum is not None and free.bytes * share < free.minimum:
-        return f"{free.where} has {readable(free.bytes)} left, and {readable(free.minimum)} should stay free"
+        return f"{free.where} has {readable(free.bytes)} left, but {readable(free.minimum)} should stay free"
     if free is not None and free.minimum is not None and free.inodes is not None and free.inodes * share < FREE_INODES:
-        return f"{free.where} has {free.inodes:.1%} of its inodes left, and {FREE_INODES:.0%} should stay free"
+        return f"{free.where} has {free.inodes:.1%} of its inodes left, but {FREE_INODES:.0%} should stay free"
     return None
 
 

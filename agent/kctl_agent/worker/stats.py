@@ -63,14 +63,14 @@ class WorkerStats(StoringStats):
 
     def leaves_out(self, now: Mapping[TopicPartition, str]) -> None:
         before, self._left_out = self._left_out, now
-        self._changed("partition_left_out", now, before, "is not read: {}; the other partitions are")
-        self._changed("partition_taken_in", before, now, "is left out no more")
+        self._changed("partition_left_out", now, before, "is not read: {}; the other partitions are read")
+        self._changed("partition_taken_in", before, now, "is no longer left out")
 
     def isolates(self, now: Mapping[TopicPartition, UnreadPartition]) -> None:
         before, self._isolated = self._isolated, now
         found = {tp: f"offset {each.offset}: {each.why}" for tp, each in now.items()}
         self._changed("partition_isolated", found, before, "cannot be read from {}")
-        self._changed("partition_released", dict.fromkeys(before, ""), now, "is isolated no more")
+        self._changed("partition_released", dict.fromkeys(before, ""), now, "is no longer isolated")
 
     def _changed(
         self, kind: str, found: Mapping[TopicPartition, str], besides: Mapping[TopicPartition, object], what: str

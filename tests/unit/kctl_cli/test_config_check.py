@@ -221,10 +221,10 @@ def test_a_folder_that_cannot_have_the_table_is_rejected(check: Callable[..., Ra
     folder = path.parent
     (folder / "file").touch()
     named = {
-        "none/orders": f"the folder {folder / 'none'}, in which the table of storage.uri is to be made, does not "
+        "none/orders": f"the folder {folder / 'none'} for the table of storage.uri does not "
         f"exist: mkdir -p {folder / 'none'}",
-        "file": "file (storage.uri) is no folder: name another",
-        "file/orders": "file, in which the table of storage.uri is to be made, is no folder",
+        "file": "file (storage.uri) is not a folder: name another",
+        "file/orders": "file, where the table of storage.uri should be created, is not a folder",
         "a[b": "(storage.uri) has a `[`, which delta-rs cannot open",
         "a%b": "(storage.uri) has a `%`, which delta-rs cannot open",
     }

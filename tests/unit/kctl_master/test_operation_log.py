@@ -172,7 +172,9 @@ async def test_a_conflicting_operation_is_rejected_until_the_first_has_ended() -
     log = operations(kind("drain", never, is_long=True), kind("stop", at_once))
     first = await log.submit("drain", {"name": "worker-0"}, US, 0.0)
 
-    with pytest.raises(OperationRefused, match=rf"operation {first.id} \(drain worker-0, by {US.name}\) is in progress"):
+    with pytest.raises(
+        OperationRefused, match=rf"operation {first.id} \(drain worker-0, by {US.name}\) is in progress"
+    ):
         await log.submit("stop", {"name": "worker-0"}, TOKEN, 30.0)
     assert (await log.submit("stop", {"name": "worker-1"}, US, 30.0)).state == "done", "another process"
     assert (await log.submit("stop", {}, US, 30.0)).state == "done", "it touches nothing"

@@ -37,10 +37,10 @@ GIB = 1 << 30
         ({"dead": 100}, "holds 100 dead letters, and storage.dead_limit is 100: `kctl storage dead list` shows them, "
          "`kctl storage dead requeue` and `dead delete` make room"),
         ({"free": Free("/x", GIB, GIB)}, None),
-        ({"free": Free("/x", GIB - 1, GIB)}, "/x has 1024.0 MiB left, and 1.0 GiB should stay free"),
+        ({"free": Free("/x", GIB - 1, GIB)}, "/x has 1024.0 MiB left, but 1.0 GiB should stay free"),
         ({"free": Free("/x", GIB, GIB, 0.01)}, None),
         ({"free": Free("/x", GIB, None, 0.0)}, None),
-        ({"free": Free("/x", GIB, GIB, 0.004)}, "/x has 0.4% of its inodes left, and 1% should stay free"),
+        ({"free": Free("/x", GIB, GIB, 0.004)}, "/x has 0.4% of its inodes left, but 1% should stay free"),
     ],
 )  # fmt: skip
 def test_each_limit_has_its_sentence(stats: dict[str, Any], why: str | None) -> None:
@@ -80,7 +80,7 @@ def test_a_file_storage_watches_its_disk(tmp_path: Path) -> None:
     why = why_full(stats)
     assert why is not None
     assert why.startswith(f"the disk of {tmp_path} has ")
-    assert why.endswith(" left, and 1048576.0 TiB should stay free")
+    assert why.endswith(" left, but 1048576.0 TiB should stay free")
 
 
 KIB, MIB = 1 << 10, 1 << 20

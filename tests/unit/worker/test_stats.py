@@ -58,7 +58,7 @@ def test_a_partition_is_left_out_and_taken_in_with_one_event_each(server: AgentS
         ("partition_taken_in", 0),
         ("partition_taken_in", 1),
     ]
-    assert stats._events[0].text == "t-0 is not read: no leader; the other partitions are"
+    assert stats._events[0].text == "t-0 is not read: no leader; the other partitions are read"
 
 
 def test_a_long_batch_makes_progress_while_it_stores(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:

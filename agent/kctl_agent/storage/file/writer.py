@@ -78,7 +78,7 @@ class FileWriter(Writer):
             with noting_disk_errors(self._path):
                 self._log.sync()
         except (sqlite3.Error, OSError) as error:
-            raise StorageUnusable(f"what was put into {self._path} could not be synced: {error}") from error
+            raise StorageUnusable(f"the data stored in {self._path} could not be synced: {error}") from error
         finally:
             self._resources.close()
         if _uncopied[self._path] >= COPY_BYTES and begin_copy(self._path):

@@ -215,7 +215,7 @@ class TableStorage(OffsetStore):
     @property
     def owner(self) -> Binding:
         if self._owner is None:
-            raise StorageUnusable(f"whose stored offsets of {self.identity} are meant is not known yet")
+            raise StorageUnusable(f"the group whose stored offsets of {self.identity} to use is not known yet")
         return self._owner
 
     @property
@@ -247,7 +247,7 @@ class LakeBatch:
         StorageUnusable, the stored offsets show the result."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
-            raise StorageUnusable(f"{self.folder}, what a batch has written, is gone: nothing of it was stored")
+            raise StorageUnusable(f"{self.folder}, with the rows of a batch, is gone: nothing of it was stored")
         try:
             self._storage.commit(self.moves, files, self.table_id, self.claims)
         except DayRefused:

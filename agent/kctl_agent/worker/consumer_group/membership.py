@@ -287,7 +287,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         return MemberFenced(
             f"another member of the group {self._settings.group} has joined with the group.instance.id "
             f"{self._settings.group_instance_id}; each member needs its own: give fleets of one group different "
-            "fleet.name, and start this worker again"
+            "fleet.name, and restart this worker"
         )
 
     def _on_leader(self, generation: int, leader: str | None, partitions: Mapping[str, int]) -> None:

@@ -171,7 +171,7 @@ class Lifecycle:
 
     def lost(self) -> list[Action]:
         """Stops reading without a commit, because the session expired and the group continues without this member."""
-        report = ReportEvent("lost", "the group went on without this worker; it joins again")
+        report = ReportEvent("lost", "the group continued without this worker; the worker joins again")
         return [report, *self._stop_reading()]
 
     def fenced(self, why: str) -> list[Action]:

@@ -76,7 +76,7 @@ class LogChecks:
         try:
             diverged, unknown = self._brokers.divergences_of_each(epochs.known, logs)
         except KafkaError as error:
-            log.debug("which log it is is not known yet: %s", error)
+            log.debug("the identity of the log is not known yet: %s", error)
             return
         planned = self._pipeline.planned
         cut = {tp for tp, offset in diverged.items() if offset < planned.get(tp, offset)}
@@ -93,7 +93,7 @@ class LogChecks:
         try:
             stored_offsets = self._storage.stored_offsets([tuple(tp) for tp in positions])
         except StorageError as error:
-            log.debug("whether the storage has gone back is not known: %s", error)
+            log.debug("it is not known whether the storage has gone back in time: %s", error)
             return
         if any(
             (stored := stored_offsets.get(tuple(tp))) is None or stored.next < position
@@ -326,7 +326,7 @@ class MainLoop:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
             self._stats.failing("query", why, action.outside, is_grave=is_own)
         else:
-            log.warning("%s; tried again in %.0f s", action.why, action.seconds)
+            log.warning("%s; next try in %.0f s", action.why, action.seconds)
 
     def _on_watched(self, why: str | None) -> None:  # on the watcher's thread
         if why is None:

@@ -76,7 +76,8 @@ class Seeking:
             self._storage.init_offsets([StoredOffset(tp.topic, tp.partition, topic_id, planned.target)], stored_offsets)
         except StorageError as error:
             later = (
-                f"the group is reset to {planned.target}, and reading goes on there as soon as the storage can be used"
+                f"the group is reset to {planned.target}, and reading continues there as soon as the storage can be "
+                "used"
             )
             raise HalfMoved(f"{error}; {later}") from error
         self._progress.commits.done({tp: planned.target})
@@ -139,7 +140,7 @@ class Requests:
         seek = SeekPartition(**operation.params)
         tp = TopicPartition(seek.topic, seek.partition)
         if tp not in self._membership.partitions:
-            return Outcome("failed", f"{tp.topic}-{tp.partition} is not with {self._name} now")
+            return Outcome("failed", f"{self._name} does not own {tp.topic}-{tp.partition} now")
         found, planned = self._seeking.plan(tp, seek.to)
         if seek.dry_run:
             return Outcome("done", planned.sentence, planned.to_json())

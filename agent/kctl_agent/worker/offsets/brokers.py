@@ -225,7 +225,9 @@ class Brokers:
         try:
             admin._manager.run(ask)  # noqa: SLF001
         except UnsupportedVersionError as error:
-            log.warning("a truncation would not be noticed, the broker is too old to be asked: %s", reason(error))
+            log.warning(
+                "a truncation would not be noticed, because the broker is too old to report it: %s", reason(error)
+            )
         return ends
 
     def _look_for_brokers(self) -> None:

@@ -48,11 +48,11 @@ class Moved:
             "rewound": f"the group was reset from {begin} back to {end}",
             "skipped": f"the group was reset from {begin} forward to {end}",
             "topic_recreated": "the topic was deleted and recreated",
-            "truncated": f"the log was truncated to {end}, below the stored offset {begin}, and messages that are "
-            "stored are no longer in Kafka",
+            "truncated": f"the log was truncated to {end}, below the stored offset {begin}, so some stored messages "
+            "are no longer in Kafka",
             "records_lost": f"{end - begin} offsets from {begin} on were removed by retention before they were read",
             "storage_rolled_back": f"the storage {ours} has gone back in time: the group has committed offset {begin} "
-            f"with it, and it holds only what lies below {end}",
+            f"with it, but it has only messages below {end}",
             "storage_lost_offsets": f"the group has committed offset {begin} with the storage {ours}, which no longer "
             "knows the partition: it was emptied or replaced, or has gone back to before the partition was first read",
             "other_storage": f"offset {begin} was committed with another storage, {theirs}; this one is {ours}",
@@ -64,10 +64,11 @@ class Moved:
         return {
             "rewound": f"offsets from {end} on are read again",
             "skipped": f"{end - begin} offsets are skipped",
-            "topic_recreated": f"offset {begin} of the earlier topic is void, reading starts at {end}",
+            "topic_recreated": f"offset {begin} of the earlier topic is void, so reading starts at {end}",
             "storage_rolled_back": f"offsets {end} to {begin - 1} are read again",
-            "storage_lost_offsets": f"reading goes on at {end}; what it held below that and was not handled is lost",
-        }.get(self.kind, f"reading goes on at {end}")
+            "storage_lost_offsets": f"reading continues at {end}; messages below that were lost unless they had been "
+            "handled",
+        }.get(self.kind, f"reading continues at {end}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,7 @@ class SeekPlan:
     def sentence(self) -> str:
         where = f"{self.topic}-{self.partition}"
         if self.position is None:
-            return f"{where}: goes on at {self.target}"
+            return f"{where}: continues at {self.target}"
         if self.skipped:
             return f"{where}: from {self.position} forward to {self.target}; {_offsets(self.skipped)} skipped"
         if self.again:
@@ -193,7 +194,7 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
         raise BadParams("a seek goes to earliest, latest, an offset, or @milliseconds")
     if not begin <= target <= end:
         raise BadParams(
-            f"{found.topic}-{found.partition} has offsets from {begin} to {end}, {target} is not among them"
+            f"{found.topic}-{found.partition} has offsets from {begin} to {end}, so {target} is not one of them"
         )
     return SeekPlan(found.topic, found.partition, position, target)
 

@@ -108,13 +108,14 @@ class ExecutorCheck:
             found = set()
         if found != {content}:
             raise StorageUnusable(
-                f"{self._folder} (storage.uri) is not the same folder on {host} and on {here}: what an executor writes "
-                "there is not seen here; share it between the driver and all executors, or keep the table in s3://"
+                f"{self._folder} (storage.uri) is not the same folder on {host} and on {here}, so kctl does not see "
+                "the files of executors there: share it between the driver and all executors, or keep the table in "
+                "s3://"
             )
         if folder.local is not None and (owner := Path(folder.local, name).stat().st_uid) != os.geteuid():
             raise StorageUnusable(
-                f"executors on {host} write {self._folder} (storage.uri) as user {owner}, and kctl on {here} runs as "
-                f"user {os.geteuid()}: run both as one user, because each removes files of the other"
+                f"executors on {host} write {self._folder} (storage.uri) as user {owner}, but kctl on {here} runs as "
+                f"user {os.geteuid()}: run them as one user, because each removes files of the other"
             )
 
     def _explained(self, error: Exception) -> str:

@@ -182,8 +182,8 @@ class LakePut(BatchPut):
         if not isinstance(made, SparkDataFrame) or made.isStreaming:
             kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
             raise BootstrapError(
-                f"the transform {self.name} returns {kind}; with storage.mode lake it is given the rows of one batch "
-                "and returns a DataFrame made of them: what needs state over batches is no transform"
+                f"the transform {self.name} returns {kind}; with storage.mode lake it gets the rows of one batch and "
+                "must return a DataFrame made of them, without state over batches"
             )
         return made, undecoded
 
@@ -284,8 +284,8 @@ def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFram
         size = f.octet_length(f.regexp_replace(value, ESCAPED.pattern, "%00"))
         begin, end = (
             "a row of the batch has ",
-            f" bytes in {name}, by which the table is partitioned, and there is room for {room} in the name of a "
-            "folder: shorten it in the transform, or mark it by _kctl_error; nothing was stored",
+            f" bytes in {name}, by which the table is partitioned, but the name of a folder has room for {room}: "
+            "shorten it in the transform, or mark it by _kctl_error; nothing was stored",
         )
         refused = f.raise_error(f.concat(f.lit(begin), size.cast("string"), f.lit(end)))
         is_long = (f.octet_length(value) > room // 3) & (size > room)  # an escaped byte is three

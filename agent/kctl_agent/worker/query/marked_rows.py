@@ -54,8 +54,8 @@ def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
     for column, type_ in {ERROR: "string", **MESSAGE}.items():
         if column not in types:
             raise BootstrapError(
-                f"the transform {name} marks rows by {ERROR} and drops {column}: it must keep "
-                f"{', '.join(MESSAGE)}, by which their messages are found"
+                f"the transform {name} marks rows by {ERROR} and drops {column}: it must keep {', '.join(MESSAGE)}, "
+                "which identify their messages"
             )
         if types[column] != type_:
             raise BootstrapError(
@@ -64,7 +64,7 @@ def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
             )
     if not any(field.nullable for field in rows.schema.fields if field.name == ERROR):
         raise BootstrapError(
-            f"the transform {name} marks every row: its column {ERROR} is never null, and must be where a row is well "
+            f"the transform {name} marks every row: its column {ERROR} is never null, but must be null in valid rows "
             "(`when(…, error)` without `otherwise`)"
         )
 
@@ -136,13 +136,13 @@ class MarkedRows(Marked):
         if again != self.counted:
             raise UnsteadyMarks(
                 f"the transform marked {count} rows of a batch by {ERROR}, and {again['count'] if again else 0}, or "
-                "others, when it was run again: what it marks must follow from the message alone; nothing was stored"
+                "others, when it ran again: its marks must depend on the message alone; nothing was stored"
             )
         marked, found = (each["count"] if each else 0 for each in map(observed, (self._marked, self._found)))
         if found < marked:
             raise UntracedMarks(
-                f"the transform marked rows of {number_of(marked, 'message')} by {ERROR}, and {marked - found} of them "
-                f"are not in the batch: marked rows must keep {', '.join(MESSAGE)} as they were; nothing was stored"
+                f"the transform marked rows of {number_of(marked, 'message')} by {ERROR}, but {marked - found} of "
+                f"them are not in the batch: marked rows must keep {', '.join(MESSAGE)} unchanged; nothing was stored"
             )
 
 

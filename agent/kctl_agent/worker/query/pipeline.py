@@ -287,7 +287,7 @@ class Pipeline:
                 run.busy.release()
             else:
                 log.warning(
-                    "the running batch did not end within %.0f s; it is abandoned and will be run again", wait_seconds
+                    "the running batch did not end within %.0f s; it is abandoned and will run again", wait_seconds
                 )
         left = self._settings.kafka.max_poll_interval_seconds - self._settings.pipeline.revoke_timeout_seconds
         seconds = min(STOP_SECONDS, left / 2, max(deadline.left(), _LEAST_STOP_SECONDS))

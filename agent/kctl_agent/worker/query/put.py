@@ -166,7 +166,7 @@ def _runs(batch: Any, job: PutJob) -> Iterator[tuple[TopicPartition, Columns]]:
     for (begin, _), part in zip(pairwise(edges), parts, strict=True):
         tp = job.topics[int(place_of[begin])], int(partition_of[begin])
         if tp not in job.ranges:
-            raise BadOrder(f"there are records of {tp[0]}-{tp[1]}, which is not read here; {KEEP}")
+            raise BadOrder(f"there are records of {tp[0]}-{tp[1]}, which this worker does not read; {KEEP}")
         yield tp, part
 
 

@@ -245,7 +245,7 @@ class CarefulRun(Run):
                     self._search.readable = other, at
                     return True
             except Exception:
-                log.debug("%s-%d offset %d cannot be read either", *other, at, exc_info=True)
+                log.debug("%s-%d offset %d cannot be read, either", *other, at, exc_info=True)
         return False
 
 

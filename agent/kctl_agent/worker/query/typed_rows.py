@@ -103,7 +103,8 @@ class TypedRows:
             raise RegistryUnusable(f"no columns can be made: {error}") from error
         if len(names := sorted({each.name for each in found})) > 1:
             raise RegistryUnusable(
-                f"the topics have different records ({', '.join(names)}), and a table takes one: use a fleet for each"
+                f"the topics have different records ({', '.join(names)}), but a table can have only one: use a fleet "
+                "for each"
             )
         newest = max(found, key=lambda each: (each.id or 0, each.version or 0))
         _check_names(newest)
@@ -304,6 +305,8 @@ def _check_names(schema: Schema) -> None:
     names = [field["name"] for field in found["fields"]]
     lower = [name.lower() for name in names]
     if twice := [name for at, name in enumerate(names) if name.lower() in lower[:at]]:
-        raise RegistryUnusable(f"{schema.label} has a field {twice[0]}, and another whose name differs only in case")
+        raise RegistryUnusable(
+            f"{schema.label} has a field {twice[0]}, and another field whose name differs only in case"
+        )
     if taken := [name for name in names if name.lower().startswith(RESERVED)]:
         raise RegistryUnusable(f"{schema.label} has a field {taken[0]}, a name that kctl needs: rename it")

@@ -45,7 +45,7 @@ def test_hard_links_are_demanded(path: Path, monkeypatch: pytest.MonkeyPatch, nu
         path.mkdir()
     monkeypatch.setattr(os, "link", refusing(number))
 
-    with pytest.raises(TableRefused, match="has no hard links, and a commit of a batch is one"):
+    with pytest.raises(TableRefused, match="has no hard links, but kctl commits a batch by a hard link"):
         LakeStorage(LocalFolder(path)).prepare()
 
     assert os.listdir(path.parent) == ([path.name] if is_there else [])
@@ -182,6 +182,6 @@ def test_what_a_server_answers_is_one_line_and_missing_keys_are_not_blamed_on_it
     for answer in ("Server returned non-2xx status code: 403 Forbidden: ", "error sending request"):
         asked = f"Generic S3 error: Error performing PUT http://169.254.169.254/latest/api/token in 1s - {answer}"
         assert folder.explain(Exception(asked)) == (
-            "no keys for http://127.0.0.1:1 were found: this machine has no role that gives them, so set "
+            "no keys for http://127.0.0.1:1 were found: this machine has no role that provides them, so set "
             "storage.credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )

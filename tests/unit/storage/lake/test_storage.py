@@ -131,13 +131,13 @@ def test_a_table_that_cannot_be_written_is_rejected_with_its_reason(path: Path, 
         LakeStorage(LocalFolder(path), partition_by=["topic"]).fit(schema(*FIELDS))
     with pytest.raises(TableRefused, match="names a column twice: topic, topic"):
         LakeStorage(LocalFolder(tmp_path / "new"), partition_by=["topic", "topic"]).fit(schema(*FIELDS))
-    with pytest.raises(TableRefused, match="names country, and the columns are"):
+    with pytest.raises(TableRefused, match="names country, but the columns are"):
         LakeStorage(LocalFolder(tmp_path / "new"), partition_by=["country"]).fit(schema(*FIELDS))
-    with pytest.raises(StorageUnusable, match=r"the folder .*none, .* does not exist: mkdir -p .*/none"):
+    with pytest.raises(StorageUnusable, match=r"the folder .*none .* does not exist: mkdir -p .*/none"):
         LakeStorage(LocalFolder(tmp_path / "none" / "table")).prepare()
     (tmp_path / "letters").mkdir()
     (tmp_path / "letters" / "a.txt").write_text("x")
-    with pytest.raises(StorageUnusable, match="is no Delta table and not empty"):
+    with pytest.raises(StorageUnusable, match="is neither a Delta table nor empty"):
         LakeStorage(LocalFolder(tmp_path / "letters")).prepare()
 
 
@@ -178,7 +178,7 @@ def test_unsupported_features_are_rejected_by_name(path: Path, change: Change, r
             lambda path: DeltaTable(path).alter.add_columns([Field("n", PrimitiveType("string"), nullable=False)]),
             "must not be null",
         ),
-        (lambda path: DeltaTable(path).alter.add_constraint({"small": "offset < 50"}), "demands writers of version 3"),
+        (lambda path: DeltaTable(path).alter.add_constraint({"small": "offset < 50"}), "requires writers of version 3"),
         (with_property, "stored offsets would expire"),
         (with_feature, "features that kctl cannot write: changeDataFeed"),
     ],
@@ -262,7 +262,7 @@ def test_what_delta_rs_reports_is_one_line_without_its_stack(path: Path) -> None
 
     file = path.with_name("file")
     file.write_text("x")
-    with pytest.raises(StorageUnusable, match="is no folder: name another") as raised:
+    with pytest.raises(StorageUnusable, match="is not a folder: name another") as raised:
         LakeStorage(LocalFolder(file)).prepare()
     assert "\x1b" not in str(raised.value)
 

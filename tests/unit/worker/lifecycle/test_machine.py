@@ -28,7 +28,7 @@ PARTITIONS = [TopicPartition("t", number) for number in range(4)]
 A, B, C, D = PARTITIONS
 AB = frozenset({A, B})
 NONE: frozenset[TopicPartition] = frozenset()
-LOST = ReportEvent("lost", "the group went on without this worker; it joins again")
+LOST = ReportEvent("lost", "the group continued without this worker; the worker joins again")
 
 Event = Callable[[Lifecycle, float], list[Action]]
 

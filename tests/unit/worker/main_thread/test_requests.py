@@ -99,7 +99,7 @@ def test_a_seek_waits_for_the_running_batch_and_begins_where_that_has_ended(work
 @pytest.mark.parametrize(
     ("params", "outcome"),
     [
-        ({"partition": 7}, ("failed", "t-7 is not with worker-0 now")),
+        ({"partition": 7}, ("failed", "worker-0 does not own t-7 now")),
         ({"to": "never"}, ("failed", "a seek goes to earliest")),
         ({"dry_run": True}, ("done", "t-0: from 40 back to 0; 40 offsets are handled again")),
     ],

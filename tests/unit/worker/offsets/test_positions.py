@@ -186,7 +186,7 @@ def test_a_seek_reports_how_many_offsets_it_skips_or_repeats(to: str, target: in
 @pytest.mark.parametrize(
     ("to", "why"),
     [
-        *((to, f"orders-3 has offsets from 100 to 300, {to} is not among them") for to in ("99", "301")),
+        *((to, f"orders-3 has offsets from 100 to 300, so {to} is not one of them") for to in ("99", "301")),
         *((str(2**63), "a seek"), (f"@{2**63}", "a seek"), ("9" * 5000, "a seek"), ("@" + "9" * 5000, "a seek")),
         *((to, "a seek goes to earliest, latest, an offset") for to in ("-1", "+5", "1.5", "@", "")),
     ],

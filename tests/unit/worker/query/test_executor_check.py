@@ -85,7 +85,7 @@ def failing(*_: object) -> None:
 
 
 NOT_SHARED = "{table} (storage.uri) is not the same folder on node-7/10.0.0.7 and on"
-OF_ANOTHER = f"as user {os.getuid()}, and kctl on {os.uname().nodename} runs as user 4711"
+OF_ANOTHER = f"as user {os.getuid()}, but kctl on {os.uname().nodename} runs as user 4711"
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def test_only_an_idle_query_is_drained_at_once_and_a_stop_waits_for_no_batch_or_
     monkeypatch.setattr(run.query, "stop", stop)
     with run.busy:
         assert pipeline.stop(0.0) == {TP: 0}
-    assert "it is abandoned and will be run again" in caplog.text
+    assert "it is abandoned and will run again" in caplog.text
     assert "stopping the query: the JVM is gone" in caplog.text
     assert pipeline._runs == {}
 

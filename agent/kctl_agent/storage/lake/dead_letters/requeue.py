@@ -77,7 +77,7 @@ def unmoved(name: str, before: int) -> Callable[[LogState], None]:
     def check(table: LogState) -> None:
         if (table.transaction_version(name) or 0) != before:
             raise RequeueTaken(
-                "another process has put these dead letters back, or cancelled that; nothing was written"
+                "another process has requeued these dead letters, or cancelled the requeue; nothing was written"
             )
 
     return check
@@ -343,5 +343,5 @@ class RequeueBatch:
 def _written(table: Folder, folder: Folder, written: Written | None, *, is_needed: bool) -> list[DataFile]:
     files = written_files(table, folder, written)
     if files is None and is_needed:
-        raise StorageUnusable(f"{folder}, what was made of dead letters, is gone: nothing of it was stored")
+        raise StorageUnusable(f"{folder}, with rows made of dead letters, is gone: nothing of it was stored")
     return files or []

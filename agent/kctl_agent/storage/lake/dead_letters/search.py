@@ -109,8 +109,8 @@ def all_rows(
 def of_rows(rows: Sequence[Origin]) -> str:
     if len(rows) > MOST_ROWS:
         raise StorageError(
-            f"more than {MOST_ROWS} dead letters of a table match by more than topic, partition, offsets and times: "
-            "choose fewer at a time, by times for instance; nothing was changed"
+            f"more than {MOST_ROWS} dead letters of a table match a filter with more than topic, partition, offsets "
+            "and times: choose fewer at a time, for example by times; nothing was changed"
         )
     offsets: dict[tuple[str, int, str, str | None], list[int]] = defaultdict(list)
     for each in rows:

@@ -53,7 +53,7 @@ class BatchPlan:
             found = json.loads(content)
             return cls(int(found["version"]), dict(found["numbers"]))
         except (TypeError, KeyError) as error:
-            raise ValueError("this is no plan of a batch") from error
+            raise ValueError("this is not a plan of a batch") from error
 
     def may_be_committed(self, read: Callable[[str], int | None]) -> bool:
         return all(read(name) == number for name, number in self.numbers.items())
@@ -94,7 +94,7 @@ def sweep(table: LakeTable) -> None:
         try:
             _remove(table.folder, file, plan)
         except OSError as error:  # no batch needs it
-            log.debug("what %s has left was not removed: %s", _batch(file), error)
+            log.debug("the remains of %s were not removed: %s", _batch(file), error)
 
 
 def _plans(table: Folder) -> Iterator[tuple[str, FolderFile]]:

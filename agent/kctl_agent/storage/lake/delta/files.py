@@ -123,8 +123,8 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
         return files
     folder.remove_all()
     raise StorageUnusable(
-        f"Spark has written {number_of(written.rows, 'row')} into {folder}, and the files there have {found}: nothing "
-        "was stored; Spark and kctl must see the same folder, and nobody else may write there"
+        f"Spark has written {number_of(written.rows, 'row')} into {folder}, but the files there have {found}: nothing "
+        "was stored; Spark and kctl must see the same folder, and no other program may write there"
     )
 
 
@@ -159,9 +159,9 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
-                f"a row of the batch is of {value} in {name}, by which the table {table} is partitioned, and there are "
-                "only the years 1 to 9999: give it another date in the transform, or mark it by _kctl_error; nothing "
-                "was stored"
+                f"a row of the batch is of {value} in {name}, by which the table {table} is partitioned, but only the "
+                "years 1 to 9999 are allowed: give the row another date in the transform, or mark it by _kctl_error; "
+                "nothing was stored"
             )
 
 

@@ -104,8 +104,8 @@ class DeltaLogReader:
 
     def _overwritten(self, version: int) -> StorageUnusable:
         return StorageUnusable(
-            f"another writer has overwritten version {version} of the table {self._table}, so what that had stored is "
-            'lost or read again: see "Other writers" in docs/storage.md'
+            f"another writer has overwritten version {version} of the table {self._table}, so messages stored in it "
+            'are lost or read again: see "Other writers" in docs/storage.md'
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:

@@ -142,5 +142,5 @@ class LogState:
 
 def _texts(found: Any) -> list[str]:
     if not isinstance(found or [], list) or not all(isinstance(each, str) for each in found or ()):
-        raise TypeError("what should be texts is something else")
+        raise TypeError("texts were expected, but found was something else")
     return list(found or ())

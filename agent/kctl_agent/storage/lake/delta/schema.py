@@ -137,12 +137,13 @@ def check_features(path: Folder, state: LogState) -> None:
     reader, writer = state.protocol["minReaderVersion"], state.protocol["minWriterVersion"]
     if not features and (reader > 1 or writer > 2):
         raise TableRefused(
-            f"the table {path} demands writers of version {writer} (readers of {reader}), and kctl writes version 2 (1)"
+            f"the table {path} requires writers of version {writer} (readers of version {reader}), but kctl writes "
+            "version 2 (1)"
         )
     if RETENTION in configuration:
         raise TableRefused(
-            f"the table {path} has {RETENTION} set, so its stored offsets would expire and messages come twice: "
-            "unset it"
+            f"the table {path} has {RETENTION} set, so its stored offsets would expire and messages would be stored "
+            "twice: unset it"
         )
 
 
@@ -151,7 +152,9 @@ def check_rewritable(path: Folder, state: LogState) -> None:
     lack."""
     check_features(path, state)
     if VECTORS in state.features:
-        raise TableRefused(f"the table {path} has {VECTORS}, and kctl replaces none of its files: OPTIMIZE it by Spark")
+        raise TableRefused(
+            f"the table {path} has {VECTORS}, so kctl does not replace its files: OPTIMIZE it with Spark"
+        )
 
 
 def check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
@@ -167,7 +170,7 @@ def check_columns(wanted: Sequence[Mapping[str, Any]], partition_by: Sequence[st
             raise TableRefused(f"column {name} has the type {unknown}, which a Delta table cannot have: cast it")
     for name in partition_by:
         if name not in types:
-            raise TableRefused(f"storage.partition_by names {name}, and the columns are {', '.join(names)}")
+            raise TableRefused(f"storage.partition_by names {name}, but the columns are {', '.join(names)}")
         if types[name] not in ("string", "integer", "long", "short", "byte", "date", "boolean"):
             raise TableRefused(
                 f"storage.partition_by names {name}, by whose type, {types[name]}, nothing is partitioned"

@@ -124,7 +124,9 @@ class LakeTable:
         with self.errors():
             is_taken = self.folder.holds_others({LOG, FOLDER})
         if is_taken:
-            raise StorageUnusable(f"{self.folder} (storage.uri) is no Delta table and not empty: name another folder")
+            raise StorageUnusable(
+                f"{self.folder} (storage.uri) is neither a Delta table nor empty: name another folder"
+            )
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
         """Creates the table for this schema (Spark's JSON), or adds columns. Raises TableRefused, StorageUnusable."""
@@ -193,7 +195,7 @@ class LakeTable:
                 break
             self.commits_retried += 1
             if time.monotonic() > given_up_at:
-                raise StorageUnusable(f"other writers of the table {self.folder} come first all the time")
+                raise StorageUnusable(f"other writers of the table {self.folder} always commit first")
         version = state.version + 1
         self.checkpoints.after(self._log.confirm(version, written), version)
         return version
@@ -272,7 +274,7 @@ class LakeTable:
                         return  # another worker was first
                     if is_last:  # otherwise it may be a conflict (409) that no writer won
                         raise StorageUnusable(
-                            f"the table {self.folder} cannot be made: {self.folder.explain(error)}"
+                            f"the table {self.folder} cannot be created: {self.folder.explain(error)}"
                         ) from error
                 else:
                     return
@@ -302,8 +304,8 @@ class LakeTable:
             yield
         except (TableNotFoundError, NoTable) as error:
             raise StorageUnusable(
-                f"there is no Delta table in {self.folder} (storage.uri): nothing was stored yet, or another folder is "
-                "meant"
+                f"there is no Delta table in {self.folder} (storage.uri): nothing was stored yet, or storage.uri "
+                "names the wrong folder"
             ) from error
         except (DeltaError, LogUnreadable, OSError, pa.ArrowException) as error:
             raise StorageUnusable(f"the table {self.folder} cannot be used: {self.folder.explain(error)}") from error

@@ -62,14 +62,13 @@ class LocalFolder(Folder):
                 f"{path} (storage.uri) has a `{found[0]}`, which delta-rs cannot open: name it otherwise"
             )
         if path.exists() and not path.is_dir():
-            raise StorageUnusable(f"{path} (storage.uri) is no folder: name another")
+            raise StorageUnusable(f"{path} (storage.uri) is not a folder: name another")
         if not parent.exists():
             raise StorageUnusable(
-                f"the folder {parent}, in which the table of storage.uri is to be made, does not exist: "
-                f"mkdir -p {shlex.quote(str(parent))}"
+                f"the folder {parent} for the table of storage.uri does not exist: mkdir -p {shlex.quote(str(parent))}"
             )
         if not parent.is_dir():
-            raise StorageUnusable(f"{parent}, in which the table of storage.uri is to be made, is no folder")
+            raise StorageUnusable(f"{parent}, where the table of storage.uri should be created, is not a folder")
         if os.statvfs(path if path.exists() else parent).f_blocks == 0:
             raise TableRefused(
                 f"{path} (storage.uri) is in a file system that keeps no files, as /proc is: name another folder"
@@ -85,8 +84,8 @@ class LocalFolder(Folder):
             except OSError as error:
                 if error.errno in NO_LINKS:
                     raise TableRefused(
-                        f"the file system of {place} (storage.uri) has no hard links, and a commit of a batch is one: "
-                        "use another"
+                        f"the file system of {place} (storage.uri) has no hard links, but kctl commits a batch by a "
+                        "hard link: use another"
                     ) from error
 
     def holds_others(self, than: Collection[str]) -> bool:

@@ -96,11 +96,13 @@ class S3Folder(Folder):
         except OSError as error:
             raise StorageUnusable(f"{self} (storage.uri) cannot be used: {error.strerror}") from error
         if not any(created):
-            raise StorageUnusable(f"{self} (storage.uri) cannot be used: of several that made an object none did")
+            raise StorageUnusable(
+                f"{self} (storage.uri) cannot be used: several writers tried to create one object, and none succeeded"
+            )
         if created.count(True) > 1:
             raise TableRefused(
                 f"the store of {self} (storage.uri) lets several writers create the same object, so batches could be "
-                "lost: use one that heeds If-None-Match"
+                "lost: use one that supports If-None-Match"
             )
 
     def _created(self, key: str, content: bytes) -> bool:
@@ -203,16 +205,16 @@ class S3Folder(Folder):
         first = " ".join(_END.sub("", text).split())
         where = self._store.endpoint or "S3"
         if code == "NoSuchBucket":
-            return f"the bucket {self._store.bucket} does not exist at {where}: make it first"
+            return f"the bucket {self._store.bucket} does not exist at {where}: create it first"
         if _ROLE.search(text):
             return (
-                f"no keys for {where} were found: this machine has no role that gives them, so set "
+                f"no keys for {where} were found: this machine has no role that provides them, so set "
                 "storage.credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
         if _REFUSED.search(text):
             return (
-                f"{where} refuses these keys or what they may do ({code or first}): see storage.credentials_file, or "
-                "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
+                f"{where} rejects these keys, or does not permit the request ({code or first}): see "
+                "storage.credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
             )
         if code is not None:
             return f"{where} answers {code}: {message or first}"

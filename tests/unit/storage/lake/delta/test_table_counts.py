@@ -108,6 +108,6 @@ def test_failed_and_retried_commits_count(storage: LakeStorage, path: Path, monk
 
     monkeypatch.setattr(table, "write_entry", lambda *_: False)
     monkeypatch.setattr(table, "COMMIT_SECONDS", 0.0)
-    with pytest.raises(StorageUnusable, match="come first all the time"):
+    with pytest.raises(StorageUnusable, match="always commit first"):
         begun(storage, 20, 30).commit()
     assert (storage.stats().commits_failed, storage.stats().commits_retried) == (1, 2)
