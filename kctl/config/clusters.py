@@ -89,7 +89,7 @@ def place_hint(uri: str) -> str:
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
     if scheme.startswith("s3"):
         return "write it as s3://BUCKET/PREFIX"
-    return f"{scheme}:// has not been tried: copy or mount the checkpoint" if colon and scheme != "file" else ""
+    return f"{scheme}:// is not tested: copy or mount the checkpoint" if colon and scheme != "file" else ""
 
 
 def checkpoint_mistakes(

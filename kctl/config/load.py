@@ -259,7 +259,7 @@ def read_document(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     if len(text) > _LIMIT_BYTES:
-        raise ConfigError(f"{path} is no configuration: it has more than {_LIMIT_BYTES} characters")
+        raise ConfigError(f"{path} is not a configuration: it has more than {_LIMIT_BYTES} characters")
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -303,7 +303,7 @@ def load_exporter(
     if servers is not None:
         if clusters:
             raise ConfigError(
-                f"{where} has [clusters.{next(iter(clusters))}], and -b names a cluster too: leave one of the two out"
+                f"{where} has [clusters.{next(iter(clusters))}], and -b names a cluster too: remove one of them"
             )
         clusters = {own: ClusterSection(bootstrap_servers=servers)}
     elif not clusters and "kafka.bootstrap_servers" in findings.values:

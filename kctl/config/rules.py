@@ -39,7 +39,7 @@ def _of_times(config: Config) -> Iterator[str]:
     if revoke >= poll:
         yield (
             f"workers.revoke_timeout_seconds ({revoke:g}) must be less than kafka.max_poll_interval_seconds "
-            f"({poll:g}): the worker would be taken for one that hangs while its batch ends"
+            f"({poll:g}): otherwise the worker would count as hung while its batch ends"
         )
     least, most = workers.backoff_min_seconds, workers.backoff_max_seconds
     if least > most:
@@ -61,13 +61,13 @@ def _of_handler(config: Config) -> Iterator[str]:
     if (count > 0 or is_direct) and not config.sinkers.handler:
         why = 'storage.mode is "directly"' if is_direct else f"sinkers.count is {count}"
         yield (
-            f"{why}, but sinkers.handler is empty: name the function that is given the messages, as "
+            f"{why}, but sinkers.handler is empty: name the function that gets the messages, as "
             "`package.module:function`"
         )
     if count > 0 and is_direct:
         yield (
-            f'storage.mode is "directly" and sinkers.count is {count}, but then the workers call the handler and '
-            "nothing waits for sinkers: use 0, or another mode"
+            f'storage.mode is "directly" and sinkers.count is {count}, but in this mode the workers call the '
+            "handler, so sinkers have no messages: use 0, or another mode"
         )
 
 
@@ -83,7 +83,7 @@ def _of_storage(config: Config) -> Iterator[str]:
     if config.storage.kind.is_file and not master.startswith("local"):
         yield (
             f'storage.mode is "{mode}" and spark.master is "{master}", but executors on other machines cannot write to '
-            "a file of this one: use `local[k]`"
+            "a file of this machine: use `local[k]`"
         )
 
 
@@ -103,13 +103,13 @@ def _of_hosts(config: Config) -> Iterator[str]:
     address = urlsplit(hosts.url)
     if address.scheme == "http" and not hosts.allow_plain:
         yield (
-            f"hosts.url is {hosts.url}, without TLS, so tokens could be read on the way: set http.tls_certificate and "
-            "use https://, or set hosts.allow_plain"
+            f"hosts.url is {hosts.url}, without TLS, so others could read tokens in transit: set http.tls_certificate "
+            "and use https://, or set hosts.allow_plain"
         )
     if address.scheme == "https" and not hosts.ca_file:
         yield (
-            "hosts.url is set and hosts.ca_file is not: name the authority of the hosts' certificates, or any server "
-            "with a certificate would be sent a token"
+            "hosts.url is set and hosts.ca_file is not: name the authority of the hosts' certificates; otherwise "
+            "kctl would send a token to any server with a certificate"
         )
     if hosts.name == "all":
         yield 'hosts.name is "all", which means every host: choose another name'

@@ -39,18 +39,18 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
         lines = read_private(path).splitlines()
     except (OSError, UnicodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "not plain text"
-        raise ConfigError(f"{setting} {path} cannot be read ({why}): it must hold the token") from None
+        raise ConfigError(f"{setting} {path} cannot be read ({why}): it must contain the token") from None
     tokens = tuple(
         _token(line.strip(), f"{setting} {path}, line {number},", may_act)
         for number, line in enumerate(lines, 1)
         if line.strip() and not line.lstrip().startswith("#")
     )
     if not tokens:
-        raise ConfigError(f"{setting} {path} holds no token; `(umask 077; openssl rand -hex 32 > FILE)` makes one")
+        raise ConfigError(f"{setting} {path} contains no token; `(umask 077; openssl rand -hex 32 > FILE)` makes one")
     if len(tokens) > AT_A_TIME:
         raise ConfigError(
-            f"{setting} {path} holds {len(tokens)} tokens: at most {AT_A_TIME} are valid at a time, the old one and "
-            "the new one while it is rotated"
+            f"{setting} {path} contains {len(tokens)} tokens: at most {AT_A_TIME} are valid at a time, the old and "
+            "the new token during a rotation"
         )
     return tokens
 
@@ -67,7 +67,9 @@ def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
 def check_distinct(tokens: Sequence[Token]) -> None:
     """Rejects repeated tokens and names. Raises ConfigError."""
     if len({token.secret for token in tokens}) < len(tokens):
-        raise ConfigError("the same token stands twice in http.token_file and http.read_token_file: use different ones")
+        raise ConfigError(
+            "the same token appears twice in http.token_file and http.read_token_file: use different tokens"
+        )
     names = [token.name for token in tokens if token.name]
     if len(set(names)) < len(names):
         raise ConfigError("two tokens of http.token_file and http.read_token_file have the same name: rename one")
@@ -77,7 +79,7 @@ def _token(line: str, where: str, may_act: bool) -> Token:
     match = _LINE.fullmatch(line)
     if match is None or len(match["secret"]) < _SHORTEST:
         raise ConfigError(
-            f"{where} must hold one word of at least {_SHORTEST} characters, or a name, a colon and that word; "
+            f"{where} must contain one word of at least {_SHORTEST} characters, or a name, a colon and that word; "
             "`(umask 077; openssl rand -hex 32 > FILE)` makes one"
         )
     return Token(match["secret"], match["name"] or "", may_act)
@@ -132,12 +134,12 @@ def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False)
     if not is_loopback and not tokens:
         raise ConfigError(
             f"http.host is {http.host}, which is not a loopback address, so others can reach it: set http.token_file "
-            "to a file with a token that callers must know, or http.read_token_file where they shall only read"
+            "to a file with a token that callers must send, or http.read_token_file if they may only read"
         )
     if not is_loopback and certificate is None and not http.insecure:
         raise ConfigError(
-            f"http.host is {http.host}, which is not a loopback address, so the token could be read on the way: set "
-            "http.tls_certificate, or http.insecure = true if something in front has TLS"
+            f"http.host is {http.host}, which is not a loopback address, so others could read the token in transit: "
+            "set http.tls_certificate, or http.insecure = true if a proxy in front has TLS"
         )
     hosts = frozenset(host.lower() for host in http.allowed_hosts)
     return AccessRights(is_loopback, others_may_read, tokens, hosts, certificate, key, _fingerprint(certificate, key))

@@ -227,7 +227,7 @@ class _Exchange:
             async with asyncio.timeout_at(self._deadline):
                 message = await self._receive()
         except TimeoutError:
-            raise RequestTooSlow(f"the body was not there within {BODY_SECONDS:g} s") from None
+            raise RequestTooSlow(f"the body did not arrive within {BODY_SECONDS:g} s") from None
         self._received += len(message.get("body", b""))
         if self._received > BODY_BYTES:
             raise BodyTooLarge(f"a body may have {BODY_BYTES} bytes")

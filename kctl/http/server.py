@@ -153,7 +153,7 @@ class BoundedProtocol(H11Protocol):
         if len(self.conn.trailing_data[0]) > (self.config.h11_max_incomplete_event_size or 0):
             self._refuse(431, HeadersTooLarge.code, "request line and headers are too large", False)
         else:
-            self._refuse(400, BadRequest.code, "this is no HTTP request", False)
+            self._refuse(400, BadRequest.code, "this is not an HTTP request", False)
 
     def end_handshake(self) -> None:
         if self._handshake is not None and self.transport is None:
@@ -197,7 +197,7 @@ class BoundedProtocol(H11Protocol):
         self._request_timer = None
         if self.transport.is_closing() or self.conn.their_state is not h11.IDLE:
             return
-        self._refuse(408, RequestTooSlow.code, f"the request was not there within {self.request_seconds:g} s", True)
+        self._refuse(408, RequestTooSlow.code, f"the request did not arrive within {self.request_seconds:g} s", True)
 
     def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
         """Sends an error and closes the connection."""

@@ -49,7 +49,7 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = N
             return len(missing)
     except OSError as error:
         raise JarsMissing(
-            f"jars cannot be kept in {directory} ({error}); KCTL_CACHE_DIR names another place"
+            f"jars cannot be stored in {directory} ({error}); set KCTL_CACHE_DIR to another folder"
         ) from error
 
 
@@ -69,8 +69,8 @@ def _keep_verified(downloaded: Path, jar: Jar, directory: Path) -> None:
     found = sha256_of(downloaded)
     if found != jar.sha256:
         raise JarsMissing(
-            f"{jar.coordinate} from {repository() or 'the default Maven repository'} is not the locked file: "
-            f"expected sha256 {jar.sha256}, found {found} ({downloaded.stat().st_size} bytes); it was not kept"
+            f"{jar.coordinate} from {repository() or 'the default Maven repository'} is not the locked file: expected "
+            f"sha256 {jar.sha256}, found {found} ({downloaded.stat().st_size} bytes); kctl did not keep it"
         )
     downloaded.rename(directory / jar.file_name)
 

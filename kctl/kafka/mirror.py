@@ -59,7 +59,7 @@ class _Log:
         """Returns the offsets of messages with the timestamp, key and value of `record`. Once `has_enough(offsets)` is
         true, stops at the first message with a later timestamp."""
         if record.timestamp is None:
-            raise OperationRefused("the last message that was stored has no timestamp to look for")
+            raise OperationRefused("the last stored message has no timestamp by which to find its copy")
         begin = _offset(self.cluster, self.key, record.timestamp)
         found: list[int] = []
         for number, each in enumerate(() if begin is None else self.read(begin, self.end)):
@@ -84,7 +84,7 @@ def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
     following = next(source.read(source.start, source.end), None)
     if following is not None:
         return _copied(source, copy, following)
-    raise OperationRefused("the old cluster no longer has the last message that was stored")
+    raise OperationRefused("the old cluster no longer has the last stored message")
 
 
 def _copied(source: _Log, copy: _Log, record: Record) -> int:
@@ -92,7 +92,9 @@ def _copied(source: _Log, copy: _Log, record: Record) -> int:
     place = originals.index(record.offset)
     copies = copy.equal(record, lambda found: len(found) > place)
     if len(copies) <= place:
-        raise OperationRefused(f"the new cluster does not have the message at offset {record.offset} of the old")
+        raise OperationRefused(
+            f"the new cluster does not have the message at offset {record.offset} of the old cluster"
+        )
     if len(copies) != len(originals):
         raise OperationRefused(
             f"the old cluster has {len(originals)} messages like that at offset {record.offset}, the new one "

@@ -48,7 +48,7 @@ def position(word: str, beside: str = "") -> Target:
         return Target("time", milliseconds(word))
     time = "a time such as 2026-11-21T10:00:00Z or @MILLISECONDS"
     known = ["earliest", "latest", "an offset", time, *([beside] if beside else [])]
-    raise UsageError(f"`{word}` is no place in a log: use {', '.join(known[:-1])}, or {known[-1]}")
+    raise UsageError(f"`{word}` is not a position: use {', '.join(known[:-1])}, or {known[-1]}")
 
 
 def milliseconds(word: str) -> int:
@@ -61,7 +61,9 @@ def milliseconds(word: str) -> int:
     try:
         return int(unix_seconds(datetime.fromisoformat(word)) * 1000)
     except ValueError:
-        raise UsageError(f"`{word}` is no time: use ISO 8601, such as 2026-11-21T10:00:00Z, or @MILLISECONDS") from None
+        raise UsageError(
+            f"`{word}` is not a time: use ISO 8601, such as 2026-11-21T10:00:00Z, or @MILLISECONDS"
+        ) from None
 
 
 def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
@@ -71,7 +73,7 @@ def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
         return topic, None
     parts = numbers.split(",")
     if not topic or not all(part.isdecimal() for part in parts):
-        raise UsageError(f"`{word}` is no topic with partitions: write it as orders:0,2")
+        raise UsageError(f"`{word}` is not a topic with partitions: write it as orders:0,2")
     return topic, sorted({int(part) for part in parts})
 
 

@@ -71,13 +71,13 @@ def reply_of(payload: bytes | bytearray) -> Reply:
     try:
         reply = _decode(payload)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise BadPayload(f"what came is no reply: {_why(error)}") from None
+        raise BadPayload(f"the answer is not a reply: {_why(error)}") from None
     except (msgspec.DecodeError, RecursionError):
         raise BadPayload("the frame is not JSON") from None
     if reply.ok is (reply.error is not None):
-        raise BadPayload("what came is no reply: exactly a refusal has an error")
+        raise BadPayload("the answer is not a reply: exactly a rejection has an error")
     if memoryview(reply.raw)[0] != _OBJECT:
-        raise BadPayload("what came is no reply: its result is not an object")
+        raise BadPayload("the answer is not a reply: its result is not an object")
     return reply
 
 

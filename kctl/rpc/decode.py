@@ -59,7 +59,8 @@ def answered(command: str, kind: type[T], result: bytes | msgspec.Raw) -> T:
         return decoded(kind, result)
     except BadResult as error:
         raise BadAnswer(
-            f"the master's answer to {command} does not have its shape: {error}; is it of this release?"
+            f"the master's answer to {command} does not have the expected fields: {error}; is the master of this "
+            "release?"
         ) from None
 
 

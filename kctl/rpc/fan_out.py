@@ -165,7 +165,7 @@ def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
         try:
             answers.append(answer.of(decoded(kind, answer.result)))
         except BadResult as error:
-            why = f"its reply does not have the shape of this command: {error}"
+            why = f"its reply does not have the fields of this command: {error}"
             failed.append(Failed(answer.sender, error.code, why))
     if failed:
         failed = sorted([*outcome.failed, *failed], key=lambda each: each.sender)

@@ -122,8 +122,8 @@ async def check_brokers(config: Config) -> None:
 def _check_kernel() -> None:
     if not are_shown():
         raise StartError(
-            "the kernel does not show whose a TCP connection is, by which kctl keeps other users out of its JVMs: "
-            "modprobe tcp_diag, on the host of a container"
+            "the kernel does not show which user owns a TCP connection, and kctl needs that to keep other users out "
+            "of its JVMs: run modprobe tcp_diag, for a container on its host"
         )
 
 
@@ -195,7 +195,7 @@ async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
         log.warning("action=killed worker=%s pid=%d: %s of a former master", name, owner.pid, left)
     if is_alive(owner):
         raise AlreadyRunning(
-            f"{name} of {run_dir} still runs as pid {owner.pid} without its master: wait for it, or kill it"
+            f"{name} of {run_dir} still runs as pid {owner.pid} without a master: wait until it ends, or kill it"
         )
     await asyncio.to_thread(remove_socket, path, owner.pid)
     return False
@@ -210,7 +210,7 @@ def make_folders(config: Config) -> None:
         try:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise RunDirUnusable(f"{folder} cannot be made ({error.strerror}): correct {setting}") from error
+            raise RunDirUnusable(f"{folder} cannot be created ({error.strerror}): correct {setting}") from error
     for folder, mode in check_folders(config).items():
         if mode & stat.S_IWGRP:
             log.warning("action=open_folder path=%s mode=%04o: its group can replace what is in it", folder, mode)
@@ -265,7 +265,7 @@ def _mode_of(setting: str, folder: Path) -> int | None:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):
                 raise RunDirUnusable(
-                    f"{folder} belongs to uid {found.st_uid}, which could replace what is in it: correct {setting}"
+                    f"{folder} belongs to uid {found.st_uid}, who could replace its content: correct {setting}"
                 )
     except (FileNotFoundError, NotADirectoryError):
         return None
@@ -318,7 +318,8 @@ def _refuse_left_by(run_dir: Path) -> None:
         owner = socket_owner(socket_path(run_dir, name))
         if owner is not None and is_alive(owner):
             raise AlreadyRunning(
-                f"{name} of {run_dir} still runs as pid {owner.pid} and uses the same data_dir: wait for it, or kill it"
+                f"{name} of {run_dir} still runs as pid {owner.pid} and uses the same data_dir: wait until it ends, "
+                "or kill it"
             )
 
 

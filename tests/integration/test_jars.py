@@ -125,7 +125,7 @@ def test_a_tampered_or_missing_jar_is_named_and_not_kept(repository: Repository)
     ("variable", "value", "reason"),
     [
         ("KCTL_MAVEN_REPOSITORY", "http://127.0.0.1:1/m2", "2 of 2 jars .*http://127.0.0.1:1/m2.*Connection refused"),
-        ("KCTL_CACHE_DIR", "/dev/null", "KCTL_CACHE_DIR names another place"),
+        ("KCTL_CACHE_DIR", "/dev/null", "set KCTL_CACHE_DIR to another folder"),
     ],
 )
 def test_an_unreachable_repository_and_an_unwritable_cache_are_named(

@@ -126,11 +126,11 @@ def fixed(broker: KafkaBroker) -> str:
         ("create-topic orders", "topic orders: TOPIC_ALREADY_EXISTS"),
         ("create-topic many -r 3", "topic many: INVALID_REPLICATION_FACTOR"),
         ("create-topic odd --set retention.ms=soon", "topic odd: INVALID_CONFIG"),
-        ("alter-topic fixed -p 2", "has 2 partitions: it can only get more"),
+        ("alter-topic fixed -p 2", "has 2 partitions: their number can only grow"),
         ("alter-topic fixed --set retention.msec=1", "no setting `retention.msec`; the nearest is `retention.ms`"),
         ("alter-topic fixed -p 3 --set retention.ms=soon", "INVALID_CONFIG"),
         ("alter-topic fixed --set a=1 --unset a", "contradict each other"),
-        ("alter-topic fixed", "give what to alter"),
+        ("alter-topic fixed", "name what to alter"),
         ("delete-topic __consumer_offsets", "is internal to Kafka"),
     ],
 )

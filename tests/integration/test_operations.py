@@ -261,7 +261,7 @@ def test_sighup_rotates_tokens_and_certificate(master: Callable[..., Master], sh
         codes(first)
 
     tokens.write_text("short\n")
-    assert "must hold one word" in reload("failed")
+    assert "must contain one word" in reload("failed")
     (short_dir / "key.pem").write_text("no key")
     tokens.write_text("a-token-that-was-valid\n")
     assert "cannot be used with its key" in reload("failed")

@@ -43,11 +43,11 @@ def _paths(logs: dict[str, Path], names: list[str]) -> dict[str, Path]:
     for name in names:
         host, own = host_and_name(name)
         if host:
-            raise UsageError(f"only the host of a process has its log: run `kctl logs {own}` on {host}")
+            raise UsageError(f"the log of a process is only on its own host: run `kctl logs {own}` on {host}")
         if name == _MASTER and name not in logs:
             raise UsageError(
-                "there is no log file of the master: it logs to its terminal or journal, and to a file only with "
-                "`kctl start --daemon`"
+                "the master has no log file: it logs to its terminal or journal, and to a file only with `kctl start "
+                "--daemon`"
             )
         if name not in logs:
             raise UsageError(f"there is no log of {name}, only of {', '.join(sorted(logs))}")

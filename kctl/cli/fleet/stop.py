@@ -61,7 +61,7 @@ def _master_of(fleet: Fleet) -> ProcessIdentity:
 
 
 def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
-    gone = f"no master is running there: the one of {fleet.run_dir}, pid {master.pid}, is gone"
+    gone = f"no master is running there: the master of {fleet.run_dir}, pid {master.pid}, is gone"
     try:
         descriptor = os.pidfd_open(master.pid)
     except ProcessLookupError:

@@ -180,4 +180,4 @@ def check(command: str, result: Any, limit: int) -> None:
     if highest is not None and highest > limit:
         raise ThresholdExceeded(f"{what} is {highest}, above {limit}")
     if highest is None or None in values:
-        raise IncompleteAnswer(f"it is not known whether {what} is above {limit}: not all values are known")
+        raise IncompleteAnswer(f"it is unknown whether {what} is above {limit}: some values are unknown")

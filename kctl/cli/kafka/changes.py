@@ -23,7 +23,7 @@ _DECLINED = 1
 def check_choice(options: argparse.Namespace) -> None:
     """Rejects `--execute` with `--dry-run`. Raises UsageError."""
     if options.execute and options.dry_run:
-        raise UsageError("--execute does it and --dry-run does not: give one of them")
+        raise UsageError("--execute and --dry-run contradict each other: give only one")
 
 
 def change(

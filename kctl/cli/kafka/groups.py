@@ -110,7 +110,7 @@ def delete_group(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         refuse_members(group)
         rows = committed_rows(connection, name)
         shown = partial(show, options, _COMMITTED, rows, group=name, state=group.state)
-        question = f"Delete group {name} and what it has committed?"
+        question = f"Delete group {name} and its committed offsets?"
         offsets = [[row["topic"], row["partition"], row["committed_offset"]] for row in rows]
 
         def make() -> str:

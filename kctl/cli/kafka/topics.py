@@ -143,7 +143,7 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         topic = required_topic(connection, name)
         if topic.is_internal:
-            raise UsageError(f"topic {name} is internal to Kafka: kctl does not delete it")
+            raise UsageError(f"topic {name} is internal to Kafka, so kctl does not delete it")
         row = _deleted(connection, topic)
         shown = partial(show, options, _DELETED, [row])
         question = f"Delete topic {name} and all its messages?"
@@ -177,7 +177,7 @@ def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     check_choice(options)
     name, total, settings = options.topic, options.partitions, _settings(options)
     if total is None and not settings:
-        raise UsageError("give what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
+        raise UsageError("name what to alter: --partitions N, --set KEY=VALUE or --unset KEY")
     with connected(options, env) as connection:
         topic = required_topic(connection, name)
         rows = _plan(connection, topic, total, settings)
@@ -208,7 +208,9 @@ def _plan(
     if total is not None:
         count = len(topic.partitions)
         if total <= count:
-            raise UsageError(f"topic {topic.name} has {count} partitions: it can only get more, not {total}")
+            raise UsageError(
+                f"topic {topic.name} has {count} partitions: their number can only grow, so {total} is not possible"
+            )
         rows.append({"setting": "partitions", "old": count, "new": total})
     old = admin.values_of(connection, topic.name, list(settings)) if settings else {}
     return rows + [

@@ -358,7 +358,7 @@ def test_each_failure_of_a_master_has_its_exit_code_and_one_sentence(kctl: Kctl,
     assert (refused.code, "does not allow" in refused.err) == (5, True)
     assert [ran.code for ran in broken] == [1, 1]
     assert (odd.code, odd.err.count("\n"), "Traceback" in odd.err) == (1, 1, False)
-    shape = "the master's answer to kafka_lag does not have its shape: Expected `object`, got `int`"
+    shape = "the master's answer to kafka_lag does not have the expected fields: Expected `object`, got `int`"
     assert odd.err.startswith(f"kctl: {shape}")
     assert (nobody.code, nobody.err) == (2, "kctl: workers: there is no worker of that name; there are worker-0\n")
 

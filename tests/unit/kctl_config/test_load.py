@@ -145,8 +145,8 @@ UNUSABLE = (
     ('[workers]\ntransform = "no colon"', 'workers.transform is "no colon", but it takes `module:function`'),
     (
         "[workers]\nrevoke_timeout_seconds = 60",
-        "workers.revoke_timeout_seconds (60) must be less than kafka.max_poll_interval_seconds (60): the worker "
-        "would be taken for one that hangs while its batch ends",
+        "workers.revoke_timeout_seconds (60) must be less than kafka.max_poll_interval_seconds (60): "
+        "otherwise the worker would count as hung while its batch ends",
     ),
     (
         "[workers]\nbackoff_min_seconds = 61",
@@ -189,7 +189,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> 
         with pytest.raises(ConfigError, match="cannot be read: it is not a regular file"):
             load(each, {})
     latin.write_text("#" * 2_000_000)
-    with pytest.raises(ConfigError, match="is no configuration: it has more than 1048576 characters"):
+    with pytest.raises(ConfigError, match="is not a configuration: it has more than 1048576 characters"):
         load(latin, {})
 
 
@@ -197,7 +197,7 @@ def test_a_cluster_besides_those_in_the_file_is_rejected_and_an_exporter_has_its
     path = tmp_path / "exporter.toml"
     path.write_text('[clusters.main]\nbootstrap_servers = "one:9092"\n')
 
-    with pytest.raises(ConfigError, match=r"has \[clusters\.main\], and -b names a cluster too: leave one of the two"):
+    with pytest.raises(ConfigError, match=r"has \[clusters\.main\], and -b names a cluster too: remove one of them"):
         load_exporter(path, {}, None, "two:9092")
 
     path.write_text("[http]\nport = 1\n")
@@ -221,8 +221,8 @@ def checkpoint(name: str, **settings: str) -> str:
     ("uri", "words"),
     [
         ("hdfs://name/job", "kctl does not read HDFS: copy the checkpoint"),
-        ("gs://bucket/job", "gs:// has not been tried"),
-        ("abfs://container@account/job", "abfs:// has not been tried"),
+        ("gs://bucket/job", "gs:// is not tested"),
+        ("abfs://container@account/job", "abfs:// is not tested"),
         ("s3://bucket", "write it as s3://BUCKET/PREFIX"),
         ("s3n://bucket/job", "write it as s3://BUCKET/PREFIX"),
         ("job", "it takes a path that begins with `/`"),
@@ -306,7 +306,7 @@ TABLE = f'{LAKE}uri = "file:///srv/t"\n'
         (f"{DIRECTLY}{SINKER}", 'storage.mode is "directly" and sinkers.count is 1'),
         (f'{DIRECTLY}[sinkers]\nhandler = "m:f"\n{CLUSTER}', "executors on other machines cannot write"),
         ('[sinkers]\nhandler = "m.f"', "sinkers.handler"),
-        (CLUSTER, "executors on other machines cannot write to a file of this one"),
+        (CLUSTER, "executors on other machines cannot write to a file of this machine"),
     ],
 )
 def test_contradictory_settings_are_rejected_with_the_reason(more: str, complaint: str, tmp_path: Path) -> None:

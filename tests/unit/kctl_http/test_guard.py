@@ -317,13 +317,13 @@ def test_a_token_file_has_names(folder: Path, text: str, tokens: list[tuple[str,
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("", "holds no token"),
-        ("# nothing\n\n", "holds no token"),
-        (f"{OLD}\n{NEW}\n{READ}\n", "holds 3 tokens: at most 2"),
-        ("too-short-secret\nshort-secret", "line 2, must hold one word of at least 16"),
-        (f"two words {OLD}", "line 1, must hold"),
-        ("ops: short-secret", "line 1, must hold"),
-        ("ops = ", "must hold"),
+        ("", "contains no token"),
+        ("# nothing\n\n", "contains no token"),
+        (f"{OLD}\n{NEW}\n{READ}\n", "contains 3 tokens: at most 2"),
+        ("too-short-secret\nshort-secret", "line 2, must contain one word of at least 16"),
+        (f"two words {OLD}", "line 1, must contain"),
+        ("ops: short-secret", "line 1, must contain"),
+        ("ops = ", "must contain"),
     ],
 )
 def test_an_unusable_token_file_is_not_quoted(folder: Path, text: str, sentence: str) -> None:

@@ -263,9 +263,9 @@ def test_a_half_done_seek_is_unknown(worker: Turning, monkeypatch: pytest.Monkey
     monkeypatch.setattr(worker.storage, "init_offsets", full_once)
     worker.inbox.accept(AcceptedOperation("7", "seek", {"topic": "orders", "partition": 0, "to": "55"}))
     worker.until(lambda: (outcome := worker.inbox.outcome("7")) is not None and outcome.state == "unknown")
-    assert worker.inbox.outcome("7").text.startswith(
-        "the disk is full; the group is reset to 55, and reading continues"
-    )  # type: ignore[union-attr]
+    outcome = worker.inbox.outcome("7")
+    assert outcome is not None
+    assert outcome.text.startswith("the disk is full; the group is reset to 55, and reading continues")
 
 
 def test_a_worker_that_the_group_has_lost_stops_its_query_and_joins_again(turning: Callable[..., Turning]) -> None:
