@@ -65,7 +65,7 @@ class Pauses:
             everything = Pause(None, None, None, f"kctl, because {path} cannot be read", time.time())
             self._pauses = {everything.key: everything}
         for pause in self._pauses.values():
-            log.warning("action=paused what=%s by=%s: it was paused before this start", pause.what, pause.by)
+            log.warning("action=paused what=%s by=%s: it was paused before the master started", pause.what, pause.by)
 
     def all(self) -> list[Pause]:
         return list(self._pauses.values())

@@ -171,7 +171,7 @@ async def await_former_workers(
         if owner is None:
             continue
         if is_alive(owner):
-            log.info("action=wait worker=%s pid=%d: it still runs from a former master", name, owner.pid)
+            log.info("action=wait worker=%s pid=%d: it still runs, started by an earlier master", name, owner.pid)
         while is_alive(owner) and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
@@ -192,7 +192,7 @@ async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
         return True
     if killed:
         left = number_of(killed, "process", "processes")
-        log.warning("action=killed worker=%s pid=%d: %s of a former master", name, owner.pid, left)
+        log.warning("action=killed worker=%s pid=%d: %s of an earlier master", name, owner.pid, left)
     if is_alive(owner):
         raise AlreadyRunning(
             f"{name} of {run_dir} still runs as pid {owner.pid} without a master: wait until it ends, or kill it"

@@ -95,7 +95,7 @@ class _Exporter:
             try:
                 await self._reload()
             except KctlError as error:
-                log.error("action=reload_failed error=%s: everything stays as it was", error)
+                log.error("action=reload_failed error=%s: nothing changed", error)
             self._notify_ready()
 
     async def _reload(self) -> None:

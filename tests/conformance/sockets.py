@@ -116,7 +116,7 @@ class Sockets:
         assert silent.read().id == "1"
         assert silent.is_ended()
         assert SHORT_SECONDS * 0.9 <= monotonic() - began < 5
-        assert served.are_counted("half a frame and silence")
+        assert served.are_counted("an incomplete frame, then silence")
         assert idle.ask("ping").ok
 
     def test_a_silent_connection_is_closed_at_the_idle_timeout(self, served: Served) -> None:

@@ -112,7 +112,7 @@ def test_a_file_that_cannot_be_used_changes_nothing_and_is_rejected_in_one_sente
             line = reloaded.reload(("main", "other"), exporter, more)
             assert "action=reload_failed" in line
             assert sentence in line
-            assert line.endswith("everything stays as it was")
+            assert line.endswith("nothing changed")
     assert reloaded.groups("other") == set()
     assert "throw-away" in reloaded.groups()
     assert "action=reloaded" in reloaded.reload()

@@ -128,7 +128,7 @@ def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(trio: Fleet) -> 
     assert trio.kctl("a", "restart", "b/worker-0", "--wait").stdout == "b: restarted: worker-0\n"
     assert trio.kctl("b", "restart", "worker-0", "--host", "a", "--wait").stdout == "a: restarted: worker-0\n"
     refused = trio.kctl("a", "restart", "b/worker-0", "c/worker-0")
-    assert (refused.returncode, refused.stderr) == (2, "kctl: name processes of one host at a time\n")
+    assert (refused.returncode, refused.stderr) == (2, "kctl: name only processes of one host\n")
 
     scaled = trio.operate("c", "scale", workers=4, host="all")
     assert scaled["state"] == "done", scaled

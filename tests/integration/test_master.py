@@ -155,7 +155,7 @@ def test_a_worker_hanging_from_a_killed_master_keeps_no_new_one_from_starting(ma
 
     assert session_members(hanging) == []
     assert {row["restarts"] for row in again.status().values()} == {0}
-    assert "2 processes of a former master" in again.log.read_text()
+    assert "2 processes of an earlier master" in again.log.read_text()
 
 
 @pytest.mark.shows("reloads do not raise threads or descriptors")

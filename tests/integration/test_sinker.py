@@ -104,7 +104,7 @@ def test_fatal_messages_cost_others_one_delivery(handler: str, code: int, sinker
     assert codes == [code, code, code, 0]
     (dead_letter,) = storage.dead()
     assert dead_letter.offset == POISON
-    reason = "the sinker died while it handled this message alone" if handler == "dies" else "not return within 0.6 s"
+    reason = "the sinker died while it handled only this message" if handler == "dies" else "not return within 0.6 s"
     assert reason in dead_letter.error
     deliveries = handled()
     assert deliveries.pop(POISON) == 3

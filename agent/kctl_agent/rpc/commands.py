@@ -169,8 +169,10 @@ def ping_of(inbox: Inbox) -> AgentCommand:
     return replace(PING, answer=measured)
 
 
-_ID: Final = Param("operation", "string", "the id under which its outcome is asked for", required=True)
-_UNTIL: Final = Param("until", "number", "CLOCK_MONOTONIC of this host in seconds: not begun from then on")
+_ID: Final = Param("operation", "string", "the id by which to ask for the outcome", required=True)
+_UNTIL: Final = Param(
+    "until", "number", "CLOCK_MONOTONIC of this host, in seconds, after which the operation does not begin"
+)
 
 
 class AgentOperation:
@@ -188,7 +190,7 @@ class PauseScopes(AgentOperation):
     """Read everything except these scopes, until the next `pause`; no scopes: resume."""
 
     rpc: ClassVar = "pause"
-    scopes: list[JsonObject] = param("topic, partition, by, since; topic null: everything")
+    scopes: list[JsonObject] = param("topic, partition, by, since; a null topic pauses everything")
 
     def on_accepted(self, inbox: Inbox) -> None:
         inbox.pause([scope_of(each) for each in self.scopes])
@@ -202,14 +204,14 @@ class SeekPartition(AgentOperation):
     topic: str = param("its topic")
     partition: int = param("its number")
     to: str = param("earliest, latest, an offset, or @milliseconds since 1970")
-    dry_run: bool = param("only report what it would do", default=False)
+    dry_run: bool = param("only report what the seek would do", default=False)
 
 
 def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, AgentCommand]:
     cancel = AgentCommand(
         "cancel",
         _outcome(inbox.cancel),
-        "drop an operation that has not begun; its outcome",
+        "cancel an operation that has not begun, and report the outcome",
         (_ID,),
         changes=True,
         needs_snapshot=False,
@@ -220,7 +222,7 @@ def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, 
 
 def outcome_command(inbox: Inbox) -> AgentCommand:
     return AgentCommand(
-        "operation", _outcome(inbox.outcome), "what became of an operation", (_ID,), needs_snapshot=False
+        "operation", _outcome(inbox.outcome), "the outcome of an operation", (_ID,), needs_snapshot=False
     )
 
 
@@ -242,7 +244,7 @@ def _outcome(find: Callable[[str], Outcome | None]) -> Answer:
         outcome = find(params["operation"])
         if outcome is None:
             raise CommandFailed(
-                f"no operation {printable_name(params['operation'])} is known here: it was started again since"
+                f"no operation {printable_name(params['operation'])} is known here: this process has restarted since"
             )
         return outcome.to_json()
 

@@ -103,14 +103,14 @@ class AcceptedConnection:
         if self._out:
             self._service.faults.note("a peer did not read its reply")
         elif not self._is_ending and not self._decoder.at_boundary:
-            self._service.faults.note("half a frame and silence")
+            self._service.faults.note("an incomplete frame, then silence")
 
     def _read_end(self, data: bytes, now: float) -> bool:
         if data or self._is_ending:
             return bool(data)
         self._peer_is_done = True
         if not self._decoder.at_boundary:
-            self._service.faults.note("a peer closed inside a frame")
+            self._service.faults.note("a peer closed the connection inside a frame")
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
@@ -305,11 +305,11 @@ class AgentServer:
     def _admit(self, connection: AcceptedConnection, now: float) -> bool:
         _, uid, _ = peer_credentials(connection.socket)
         if not is_permitted(uid):
-            self._faults.note("a peer of another user was refused")
+            self._faults.note("a peer of another user was rejected")
             is_there = connection.refuse(NotPermitted("only the user of this agent and root may ask it"), now)
         elif len(self._connections) > self._max_connections:
-            self._faults.note("a connection above the bound was refused")
-            text = f"{self._max_connections} connections are open, the bound of this agent: try again"
+            self._faults.note("a connection above the limit was rejected")
+            text = f"{self._max_connections} connections are open, the limit of this agent: try again"
             is_there = connection.refuse(Busy(text), now)
         else:
             return True

@@ -29,7 +29,7 @@ def json_text(value: object) -> str:
     try:
         return _to_json(value)
     except ValueError as error:
-        raise BadPayload("the message holds a NaN or an Infinity, which JSON has no word for") from error
+        raise BadPayload("the message contains NaN or Infinity, which JSON does not allow") from error
 
 
 quote: Final[Callable[[str], str]] = json.encoder.encode_basestring_ascii
@@ -96,7 +96,7 @@ class FrameDecoder(Generic[_T]):
     def end(self) -> None:
         """Records that the peer has closed. Raises BrokenFrame if the last frame is incomplete."""
         if self._buffer:
-            raise BrokenFrame("the peer closed inside a frame")
+            raise BrokenFrame("the peer closed the connection inside a frame")
 
 
 def _refuse_constant(name: str) -> NoReturn:

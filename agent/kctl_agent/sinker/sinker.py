@@ -34,8 +34,8 @@ FORMAT = 3
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW
-DIED = "the sinker died while it handled this message alone"
-UNKNOWN = "the handler failed with this message alone, and the sinker died before it stored the reason"
+DIED = "the sinker died while it handled only this message"
+UNKNOWN = "the handler failed with only this message, and the sinker died before it stored the reason"
 
 
 class Journal:
@@ -94,7 +94,7 @@ def _own_bytes(path: Path) -> bytes:
     with open(os.open(path, _READ), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
-            raise PermissionError(f"{path} is not a file of our own")
+            raise PermissionError(f"{path} does not belong to this user")
         return file.read()
 
 

@@ -50,8 +50,8 @@ _seen = attrgetter("name", "desired", "state", "pid", "paused")
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    worker: str | None = param("Ask this worker only; of another host as HOST/NAME.", default=None)
-    host: str | None = param("Ask this host only.", default=None)
+    worker: str | None = param("Ask only this worker; on another host: HOST/NAME.", default=None)
+    host: str | None = param("Ask only this host.", default=None)
     local: bool | None = param("Ask no other host.", default=None)
 
     def is_of_this_host(self, hosts: Hosts | None) -> bool:
@@ -74,8 +74,8 @@ _OWN = methods(
     wire_method,
     ("ping", "The master itself: name, pid, version.", _ONLY),
     ("describe", "Every method that the master serves.", _ONLY),
-    ("status", "The verdict, and what it was made of: lag, processes.", _ONLY[1:]),
-    ("verdict", "How the fleet as a whole is doing, and why.", ()),
+    ("status", "The verdict, with the lag and the processes behind it.", _ONLY[1:]),
+    ("verdict", "The verdict on the fleet, and its reason.", ()),
     ("advice", "How many workers and sinkers the fleet needs, and why.", ()),
     ("hosts", "The hosts of the fleet, and which are silent or gone.", ()),
 )

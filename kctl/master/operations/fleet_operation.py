@@ -26,7 +26,7 @@ LONG_SECONDS = 600.0
 ALL_HOSTS: Final = "all"
 _FOR_EVERY: Final = (
     Param("deadline_seconds", "number", "give up after this time"),
-    Param("host", "string", "have this host carry it out, or `all` one after another"),
+    Param("host", "string", "the host that runs the operation, or `all` in turn"),
 )
 Done: TypeAlias = tuple[str, JsonObject]
 OnOne: TypeAlias = Callable[[str, JsonObject], Awaitable[Done]]
@@ -47,7 +47,7 @@ def with_host(params: JsonObject) -> JsonObject:
         return params
     hosts = found | {params.get("host", max(found))}
     if len(hosts) > 1:
-        raise BadParams("name processes of one host at a time")
+        raise BadParams("name only processes of one host")
     own = {key: ",".join(host_and_name(each)[1] for each in value) for key, value in names.items()}
     return {**params, **own, "host": hosts.pop()}
 

@@ -99,7 +99,7 @@ def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(bench: Bench) 
             pause.wait(SHORT_SECONDS / 10)
 
     assert monotonic() - began < 5
-    assert server.counts == {"half a frame and silence": 1}
+    assert server.counts == {"an incomplete frame, then silence": 1}
 
 
 def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(bench: Bench) -> None:

@@ -63,7 +63,9 @@ class Requeuing:
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():
-                log.warning("dead letters are requeued by another worker: it took longer than %.0f s here", seconds)
+                log.warning(
+                    "another worker requeues the dead letters, because this one took longer than %.0f s", seconds
+                )
 
     def _put(self, put_next: Callable[[], PutBack | None]) -> None:
         try:
