@@ -109,10 +109,10 @@ FAULTS = {
         _edited("metadata", lambda text: text.replace(":", ": ", 1), keeps_crc=True), True
     ),
     "offsets of an unknown version": Fault(
-        _edited("offsets/2", lambda text: text.replace("v1", "v99", 1)), None, "'v99', which kctl does not know"
+        _edited("offsets/2", lambda text: text.replace("v1", "v99", 1)), None, "that kctl does not know"
     ),
     "a commit of an unknown version": Fault(
-        _edited("commits/2", lambda text: text.replace("v1", "v99", 1)), None, "'v99', which kctl does not know"
+        _edited("commits/2", lambda text: text.replace("v1", "v99", 1)), None, "that kctl does not know"
     ),
     "two drivers, the lower batch planned": Fault(
         lambda checkpoint: (_removed("commits/2")(checkpoint), _edited("offsets/2", _lower)(checkpoint)),

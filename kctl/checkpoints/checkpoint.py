@@ -19,6 +19,7 @@ from kctl.checkpoints import entries
 from kctl.checkpoints.entries import BadEntry, Offsets, Planned
 from kctl.config.clusters import place_hint
 from kctl.errors import CheckpointUnreadable, UsageError
+from kctl.ownership import open_regular
 from kctl_agent.rpc.messages import number_of
 
 if TYPE_CHECKING:
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delta|snapshot|changelog|zip)")
+_ENTRY_BYTES = 4 << 20
+"""The largest file that is read; 100,000 partitions take about 2 MiB."""
 _FOLDERS = ("", "file")
 _BUCKETS = ("s3", "s3a", "s3n")
 _SETTING = "storage.credentials_file, or "
@@ -144,7 +147,7 @@ class _Reader:
 
     def _parsed(self, name: str, parse: Callable[[str], _T]) -> _T | None:
         try:
-            content, self._stamps[name] = self._folder.read_stamped(name)
+            content, self._stamps[name] = self._folder.read_stamped(name, _ENTRY_BYTES)
             return parse(content.decode())
         except (BadEntry, UnicodeDecodeError) as error:
             reason = str(error) if isinstance(error, BadEntry) else "is not UTF-8"
@@ -262,7 +265,9 @@ def place(uri: str) -> Folder:
     if found.scheme in _FOLDERS:
         from kctl_agent.storage.lake.folder.local import LocalFolder
 
-        return LocalFolder(Path(unquote(found.path) if found.scheme else uri).absolute())
+        path = Path(unquote(found.path) if found.scheme else uri).absolute()
+        # Its owner could place links to our files, or a FIFO.
+        return LocalFolder(path, opener=lambda file, flags: open_regular(Path(file), flags))
     if found.scheme not in _BUCKETS or not found.netloc or not found.path.strip("/"):
         raise UsageError(f"{uri}: {place_hint(uri)}")
     try:

@@ -98,7 +98,7 @@ def _lines(text: str, versions: tuple[str, ...]) -> list[str]:
     if not version.strip():
         raise BadEntry("is empty")
     if version.strip() not in versions:
-        raise BadEntry(f"has the version {version.strip()[:20]!r}, which kctl does not know")
+        raise BadEntry("has a version that kctl does not know")  # its text may be another file's
     return [version, *rest]
 
 

@@ -6,7 +6,7 @@ import re
 import shutil
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -197,7 +197,7 @@ def test_an_entry_that_is_cut_anywhere_is_never_taken_for_a_whole_one(at: int) -
 @pytest.mark.parametrize("version", ["v0", "v3", "v10", "V1", "1", "v", "v1 v1"])
 def test_an_entry_of_an_unknown_version_is_not_read(version: str) -> None:
     for parse, entry in ((planned, ENTRY.removeprefix("v1")), (is_commit, '\n{"nextBatchWatermarkMs":0}')):
-        with pytest.raises(BadEntry, match="which kctl does not know"):
+        with pytest.raises(BadEntry, match="that kctl does not know"):
             parse(version + entry)
 
 
@@ -254,6 +254,37 @@ def test_a_batch_runs_until_the_checkpoint_was_read_and_a_slow_clock_makes_none_
     plan(plain, 4, time.time() - 3600)
     watcher._read("job", str(plain))
     assert running_seconds(watcher) < 60
+
+
+def linked(entry: Path) -> None:
+    secret = entry.parents[2] / "secret"
+    secret.write_text("hunter2")
+    entry.symlink_to(secret)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (linked, "it is a symbolic link"),
+        (os.mkfifo, "it is not a regular file"),
+        (lambda entry: entry.write_bytes(bytes((4 << 20) + 1)), "it is larger than 4 MiB"),
+        (lambda entry: entry.write_text("hunter2"), "has a version that kctl does not know"),
+    ],
+    ids=["link", "FIFO", "size", "version"],
+)
+def test_an_entry_that_spark_has_not_written_is_neither_read_nor_shown(
+    make: Callable[[Path], object], why: str, plain: Path
+) -> None:
+    (plain / "offsets" / "2").unlink()
+    make(plain / "offsets" / "2")
+
+    assert re.fullmatch(rf"{plain}.*offsets/2 .*{why}", str(read_once(plain).error("job")))
+
+
+def test_a_checkpoint_may_be_reached_by_a_link(plain: Path) -> None:
+    (plain.parent / "link").symlink_to(plain)
+
+    assert read_at(plain.parent / "link").offsets
 
 
 def test_partitions_that_were_added_are_part_of_the_group_and_those_below_are_not(plain: Path) -> None:

@@ -185,3 +185,14 @@ def test_what_a_server_answers_is_one_line_and_missing_keys_are_not_blamed_on_it
             "no keys for http://127.0.0.1:1 were found: this machine has no role that provides them, so set "
             "storage.credentials_file, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
         )
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_a_file_above_the_limit_of_its_reader_is_not_read(tmp_path: Path, folder: S3Folder, *, is_local: bool) -> None:
+    place = LocalFolder(tmp_path) if is_local else folder
+    place.write("a", b"12")
+
+    assert place.read_stamped("a", 2)[0] == b"12"
+    with pytest.raises(OSError, match="larger than") as raised:
+        place.read_stamped("a", 1)
+    assert raised.value.filename == f"{place}/a"

@@ -1,6 +1,7 @@
 """The folder of a table, for plans, footers and leftovers of batches; delta-rs and Spark open it themselves. Names are
 relative, with `/`, unescaped (a log has them escaped)."""
 
+import errno
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,11 @@ def at_once(function: Callable[[A], B], files: Sequence[A]) -> list[B]:
         return [function(files[0])]
     with ThreadPoolExecutor(THREADS) as threads:
         return list(threads.map(function, files))
+
+
+def check_size(name: str, size: int, most_bytes: int | None) -> None:
+    if most_bytes is not None and size > most_bytes:
+        raise OSError(errno.EFBIG, f"it is larger than {most_bytes >> 20} MiB", name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +93,8 @@ class Folder(ABC):
         return self.read_stamped(name)[0]
 
     @abstractmethod
-    def read_stamped(self, name: str) -> tuple[bytes, str]: ...
+    def read_stamped(self, name: str, most_bytes: int | None = None) -> tuple[bytes, str]:
+        """Returns a file's content and stamp. Raises OSError if the file is larger than `most_bytes`."""
 
     @abstractmethod
     def write(self, name: str, content: bytes) -> None:

@@ -6,14 +6,14 @@ import re
 import shlex
 import shutil
 import uuid
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO, Self
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
-from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, at_once
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, at_once, check_size
 from kctl_agent.storage.limits import Free
 from kctl_agent.storage.sync import sync_file
 
@@ -25,9 +25,11 @@ STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
 
 
 class LocalFolder(Folder):
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, opener: Callable[[str, int], int] | None = None) -> None:
+        """`opener` opens the files to read, as in the built-in `open`."""
         self.local: Path = path
         self.uri = str(path)
+        self._opener = opener
 
     @property
     def name(self) -> str:
@@ -38,10 +40,10 @@ class LocalFolder(Folder):
         return f"file://{self.local}"  # Hadoop does not unescape a URI
 
     def sibling(self, name: str) -> Self:
-        return type(self)(self.local.with_name(name))
+        return type(self)(self.local.with_name(name), self._opener)
 
     def subfolder(self, name: str) -> Self:
-        return type(self)(self.local / name)
+        return type(self)(self.local / name, self._opener)
 
     def make(self) -> None:
         self.local.mkdir(exist_ok=True)
@@ -102,11 +104,13 @@ class LocalFolder(Folder):
             return []
 
     def open(self, name: str) -> BinaryIO:
-        return (self.local / name).open("rb")
+        return open(self.local / name, "rb", opener=self._opener)
 
-    def read_stamped(self, name: str) -> tuple[bytes, str]:
+    def read_stamped(self, name: str, most_bytes: int | None = None) -> tuple[bytes, str]:
         with self.open(name) as file:
-            return file.read(), _stamp(os.fstat(file.fileno()))
+            content = file.read(-1 if most_bytes is None else most_bytes + 1)  # the file may be growing
+            check_size(f"{self}/{name}", len(content), most_bytes)
+            return content, _stamp(os.fstat(file.fileno()))
 
     def create(self, name: str, content: bytes) -> bool:
         path = self.local / name

@@ -19,7 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, NotFoundError, Pre
 from obstore.store import S3Store
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
-from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile
+from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, check_size
 from kctl_agent.storage.object_store import RETRY_SECONDS, ObjectStore
 
 if TYPE_CHECKING:
@@ -136,9 +136,10 @@ class S3Folder(Folder):
         with self._errors():
             return bytes(obstore.get_range(self._client, self._key(name), start=start, end=end))
 
-    def read_stamped(self, name: str) -> tuple[bytes, str]:
+    def read_stamped(self, name: str, most_bytes: int | None = None) -> tuple[bytes, str]:
         with self._errors():
             found = obstore.get(self._client, self._key(name))
+            check_size(f"{self}/{name}", found.meta["size"], most_bytes)
             return bytes(found.bytes()), self._file(found.meta).stamp
 
     def write(self, name: str, content: bytes) -> None:
