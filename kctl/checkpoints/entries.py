@@ -6,6 +6,7 @@ or `v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets w
 """
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -15,6 +16,10 @@ Offsets: TypeAlias = dict[tuple[str, int], int]
 _OFFSETS_VERSIONS = ("v1",)
 _COMMIT_VERSIONS = ("v1", "v2")
 _NO_OFFSET = "-"
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
+_PARTITION = re.compile(r"[0-9]{1,10}")
+_YEAR_10000_MS = 253_402_300_800_000
+"""The first time that Python's calendar does not have."""
 
 
 class BadEntry(ValueError):
@@ -48,11 +53,11 @@ def planned(text: str) -> Planned:
     if len(lines) < 3:
         raise BadEntry("is truncated: it names no source")
     metadata = _json(lines[1] or "{}")
-    at, conf = metadata.get("batchTimestampMs"), metadata.get("conf")
+    at, conf = _time(metadata.get("batchTimestampMs")), metadata.get("conf")
     return Planned(
         tuple(map(_source, lines[2:])),
-        at / 1000 if isinstance(at, int) and at > 0 else None,
-        metadata.get("batchWatermarkMs") or 0,
+        at / 1000 if at else None,
+        _time(metadata.get("batchWatermarkMs")),
         {key: str(value) for key, value in conf.items()} if isinstance(conf, dict) else {},
     )
 
@@ -105,18 +110,26 @@ def _lines(text: str, versions: tuple[str, ...]) -> list[str]:
 def _json(text: str) -> dict[str, Any]:
     try:
         found = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise BadEntry("is empty or truncated" if len(text) < 3 else "is truncated, or is not JSON") from None
     return found if isinstance(found, dict) else {}
 
 
+def _time(value: object) -> int:
+    return value if type(value) is int and 0 < value < _YEAR_10000_MS else 0
+
+
 def _source(line: str) -> Offsets | None:
+    """Returns None for anything that Kafka cannot have, because it would fail requests for all groups."""
     if line == _NO_OFFSET:
         return None
     found = _json(line)
-    if not found or not all(isinstance(each, dict) and each for each in found.values()):
+    if not found or not all(isinstance(each, dict) and each and _TOPIC.fullmatch(key) for key, each in found.items()):
         return None
     pairs = [(topic, number, offset) for topic, each in found.items() for number, offset in each.items()]
-    if not all(number.isdecimal() and type(offset) is int for _, number, offset in pairs):
+    if not all(
+        _PARTITION.fullmatch(number) and int(number) < 1 << 31 and type(offset) is int and 0 <= offset < 1 << 63
+        for _, number, offset in pairs
+    ):
         return None
     return {(topic, int(number)): offset for topic, number, offset in pairs}

@@ -202,16 +202,44 @@ def test_an_entry_of_an_unknown_version_is_not_read(version: str) -> None:
 
 
 def test_metadata_without_a_query_id_is_not_read() -> None:
-    for text in ("", "{", '{"id":5}', "[]", '{"id":"orders"}'):
+    for text in ("", "{", '{"id":5}', "[]", '{"id":"orders"}', "[" * 100_000):
         with pytest.raises(BadEntry):
             query_id(text)
 
 
 @pytest.mark.parametrize(
-    "source", ["-", "5", '{"logOffset":3}', '{"sourceVersion":1,"reservoirId":"a"}', "{}", '{"orders":{"0":"a"}}']
+    "source",
+    [
+        "-",
+        "5",
+        '{"logOffset":3}',
+        '{"sourceVersion":1,"reservoirId":"a"}',
+        "{}",
+        '{"orders":{"0":"a"}}',
+        '{"orders":{"0":-1}}',
+        f'{{"orders":{{"0":{1 << 63}}}}}',
+        f'{{"orders":{{"{1 << 31}":0}}}}',
+        f'{{"orders":{{"{"1" * 5000}":0}}}}',
+        r'{"\ud800":{"0":0}}',
+        f'{{"{"a" * 250}":{{"0":0}}}}',
+    ],
 )
 def test_a_source_that_is_not_kafka_has_no_offsets(source: str) -> None:
     assert planned(f"v1\n{{}}\n{source}").sources == (None,)
+
+
+@pytest.mark.parametrize(
+    ("metadata", "planned_at", "watermark_ms"),
+    [
+        ('{"batchTimestampMs":"a","batchWatermarkMs":"a"}', None, 0),
+        (f'{{"batchTimestampMs":1{"0" * 400},"batchWatermarkMs":253402300800000}}', None, 0),
+        ('{"batchTimestampMs":253402300799999,"batchWatermarkMs":1}', 253402300799.999, 1),
+    ],
+)
+def test_a_time_that_no_calendar_has_is_unknown(metadata: str, planned_at: float | None, watermark_ms: int) -> None:
+    found = planned(f"v1\n{metadata}\n-")
+
+    assert (found.planned_at, found.watermark_ms) == (planned_at, watermark_ms)
 
 
 def poll(watcher: CheckpointWatcher, **answers: object) -> ClusterReading:
