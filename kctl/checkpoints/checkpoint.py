@@ -181,7 +181,7 @@ class _Reader:
                 self._found(True, f"commits/ is empty: Spark takes batch {planned - 1} for done, and repeats {planned}")
                 return None
             return Planned(self._initial())
-        if self._parsed(f"commits/{committed}", entries.is_commit) is None:
+        if self._parsed(f"commits/{committed}", entries.commit) is None:
             return None
         if planned is None or committed > planned:
             self._found(

@@ -62,10 +62,9 @@ def planned(text: str) -> Planned:
     )
 
 
-def is_commit(text: str) -> bool:
-    """Checks a file of `commits/`. Returns True, or raises BadEntry."""
-    lines = _lines(text, _COMMIT_VERSIONS)
-    return len(lines) < 2 or isinstance(_json(lines[1]), dict)
+def commit(text: str) -> Mapping[str, Any]:
+    """Parses a file of `commits/`, which may be only a version. Raises BadEntry."""
+    return _json([*_lines(text, _COMMIT_VERSIONS), "{}"][1])
 
 
 def initial(text: str) -> Offsets | None:

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.checkpoints.checkpoint import Checkpoint, place, read, store_of
-from kctl.checkpoints.entries import BadEntry, initial, is_commit, merged, planned, query_id, starting_offsets
+from kctl.checkpoints.entries import BadEntry, commit, initial, merged, planned, query_id, starting_offsets
 from kctl.checkpoints.watcher import CheckpointWatcher
 from kctl.config.clusters import CheckpointSection
 from kctl.errors import CheckpointUnreadable
@@ -196,7 +196,7 @@ def test_an_entry_that_is_cut_anywhere_is_never_taken_for_a_whole_one(at: int) -
 
 @pytest.mark.parametrize("version", ["v0", "v3", "v10", "V1", "1", "v", "v1 v1"])
 def test_an_entry_of_an_unknown_version_is_not_read(version: str) -> None:
-    for parse, entry in ((planned, ENTRY.removeprefix("v1")), (is_commit, '\n{"nextBatchWatermarkMs":0}')):
+    for parse, entry in ((planned, ENTRY.removeprefix("v1")), (commit, '\n{"nextBatchWatermarkMs":0}')):
         with pytest.raises(BadEntry, match="that kctl does not know"):
             parse(version + entry)
 
