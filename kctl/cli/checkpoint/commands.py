@@ -45,7 +45,7 @@ COMMANDS: dict[str, Command] = {
                 _TOPICS,
                 Option(
                     ("--follow",),
-                    "commit each finished batch until Ctrl-C or SIGTERM, and all offsets once a day",
+                    "commit all offsets after each finished batch and once a day, until Ctrl-C or SIGTERM",
                     "flag",
                 ),
                 Option(
