@@ -38,8 +38,8 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Writes one line atomically, because several processes append; first ends a line that a full disk cut off. Raises
-    OSError, also if the file is a link, not regular, or another user's."""
+    """Writes one line atomically, because several processes append; first ends a last line that a full disk cut off.
+    Raises OSError, also if the file is a link, not regular, or another user's."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
@@ -63,8 +63,7 @@ class AuditedOperation:
 def operation(
     path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
 ) -> Iterator[AuditedOperation]:
-    """Writes a line before and after a change, so that a killed process leaves the first. `by` is the name of an HTTP
-    token.
+    """Writes a line before and after a change, so that a killed process leaves one. `by` is the name of an HTTP token.
 
     If a line cannot be written, the change still proceeds: a full disk must not prevent making room.
     """

@@ -18,16 +18,16 @@ def python_module(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def dies_with_parent(signal_name: str) -> list[str]:
-    """Returns a command prefix (util-linux) that makes the kernel send this signal when the starting thread ends
-    (PR_SET_PDEATHSIG); empty if not installed."""
+    """Returns a command prefix (util-linux) that makes the kernel send this signal when the thread that starts the
+    command ends (PR_SET_PDEATHSIG); empty if not installed."""
     # A preexec_fn is unsafe in a process with threads.
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal_name] if setpriv else []
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a child that reads the configuration itself. Python processes that it starts, including
-    Spark's, do not import from the working directory either."""
+    """The environment of a child that reads the configuration itself. Like the child, Python processes that it starts,
+    including Spark's, do not import from the working directory."""
     # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {

@@ -1,5 +1,5 @@
 """Finds the fleet: `-c`, or `KCTL_CONFIG`, or `./kctl.toml`, or this user's running one. A master registers itself in a
-folder of its user; the next reader removes entries of dead masters."""
+folder of its user. Readers of the folder remove entries of dead masters."""
 
 import contextlib
 import json

@@ -19,8 +19,8 @@ _MAX_LINKS = 40
 
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
-    """As root, checks that no other user owns or can write to a path, or a folder on the way to it. Judges a missing
-    file by its folders, an open one by its descriptor. Raises ConfigError."""
+    """As root, checks that no other user owns or can write to a path, or a folder on the way to it. Checks only the
+    folders of a missing file, and the descriptor of an open one. Raises ConfigError."""
     if os.geteuid() != 0:
         return
     try:
@@ -50,7 +50,7 @@ def others_can_write(path: Path, bits: int) -> bool:
 
 
 def _steps(path: Path) -> Iterator[Path]:
-    """Yields each folder and link on the way to a path, from the root, and its final target."""
+    """Yields each folder and link on the way to a path, beginning with `/`, and then its final target."""
     at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
     yield at
     while left:

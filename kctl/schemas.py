@@ -1,4 +1,4 @@
-"""How keys and values are encoded, for the processes of a fleet and for people."""
+"""How keys and values are encoded: the settings for a fleet's processes, and the decoder for showing messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Secrets in files that settings name, or in the environment. Standard library only."""
+"""Reads secrets from files that settings name, or from the environment. Standard library only."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """Returns the shared secret of a Spark cluster and its applications. A standalone cluster does not generate one, so
-    this also raises ConfigError if it has no secret and `spark.authenticate` is not set."""
+    """Returns the secret that a Spark cluster and its applications share. Raises ConfigError also if a standalone
+    cluster, which does not generate a secret, has none and `spark.authenticate` is not set."""
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None

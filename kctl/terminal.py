@@ -11,8 +11,8 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: str, kept: str = "\n\t") -> str:
-    r"""Escapes every character that a terminal would act on or not show: control characters, bidirectional overrides,
-    line separators, lone surrogates; except those in `kept`. The escapes are JSON's (`\u001b`), so a JSON document
+    r"""Escapes every character that a terminal would act on or not show, except those in `kept`: control characters,
+    bidirectional overrides, line separators, lone surrogates. The escapes are JSON's (`\u001b`), so a JSON document
     keeps its meaning."""
     if text.isprintable():
         return text
@@ -38,7 +38,7 @@ def _escape(character: str) -> str:
 
 
 class _Guarded(io.TextIOBase):
-    """A stream that escapes text; without `buffer`, because bytes would bypass the guard."""
+    """A stream that escapes text. It has no `buffer`, because bytes would bypass the guard."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

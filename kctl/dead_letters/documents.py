@@ -34,8 +34,8 @@ def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
 def dead_letter_document(
     dead_letter: DeadLetter, form: Form = "text", decoder: Decoder | None = None
 ) -> dict[str, Any]:
-    """Returns a dead letter with its message. In the form `text`, bytes that are not UTF-8 become base64. The name of a
-    field shows its form. `decoder` adds decoded keys and values."""
+    """Returns a dead letter with its message. In the form `text`, bytes that are not UTF-8 become base64. A field's
+    name shows its form (`value_base64`). `decoder` adds decoded keys and values."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),

@@ -1,4 +1,4 @@
-"""Sends dead letters to a topic at least once: a dead letter that was acknowledged but not yet removed is sent again.
+"""Sends dead letters to a topic at least once. A dead letter that was acknowledged but not yet removed is sent again.
 
 The header `HEADER` stays the same in every try, so that consumers can drop repeats. A null header becomes an empty one,
 because kafka-python cannot send null headers.
@@ -38,8 +38,8 @@ class Sender:
 
     def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
         """Sends dead letters; returns those that the brokers acknowledged. Skips and counts those that can never be
-        sent (unreadable, without key and value, too large for the topic). Raises KctlError if brokers do not answer or
-        reject messages for another reason; then the outcome of some is unknown."""
+        sent (unreadable, without key and value, or too large for the topic). If brokers do not answer, or reject
+        messages for another reason, raises KctlError; some may have been sent."""
         there = [
             each
             for each, futures in self._handed_over(dead_letters)

@@ -39,8 +39,8 @@ def opened_lake(config: Config) -> Iterator[LakeStorage]:
 
 @contextmanager
 def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters, in its storage or in the table next to its table. Raises the errors of `opened` and
-    `opened_lake`."""
+    """Opens a fleet's dead letters, which are in its storage, or in mode `lake` in a table next to the fleet's table.
+    Raises the errors of `opened` and `opened_lake`."""
     if not config.storage.kind.is_table:
         with opened(config) as storage:
             yield storage
@@ -51,8 +51,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters on any thread of its master. Neither prepares the storage, which workers have done,
-    nor sets the umask, which the master has done."""
+    """Opens a fleet's dead letters on any thread of its master. Workers have prepared the storage already, and the
+    master has set the umask."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:
@@ -114,7 +114,7 @@ def _beside(lake: LakeStorage, config: Config) -> DeadLetterStore:
 
 @contextmanager
 def _prepared(storage: S) -> Iterator[S]:
-    """Prepares a storage, and closes it at the end. New files are for this user alone, as in workers."""
+    """Prepares a storage, and closes it at the end. As in workers, only this user can open new files."""
     before = os.umask(PRIVATE)
     try:
         storage.prepare()

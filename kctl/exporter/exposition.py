@@ -1,4 +1,4 @@
-"""The pages of `/metrics`: each snapshot is rendered and compressed once per format."""
+"""The pages of `/metrics`. Each snapshot is rendered and compressed once per format."""
 
 import asyncio
 import threading
@@ -28,7 +28,7 @@ class Format(NamedTuple):
 
 
 def accepted(accept: str, accept_encoding: str) -> Format:
-    """Returns the format to send: OpenMetrics if the Accept header names it, gzipped if the scraper accepts that."""
+    """Returns the format to send: OpenMetrics if the Accept header names it, and gzip if the scraper accepts gzip."""
     return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
 
 
@@ -56,7 +56,7 @@ class Exposition:
         """Pages of the last snapshot, and of the one that is about to replace it."""
 
     async def page(self, accept: str, accept_encoding: str) -> Page:
-        """Returns the page; renders one that is not ready in a thread, because many series take time."""
+        """Returns the page. If it is not ready, a thread renders it, because many series take time."""
         made = self.ready(accept, accept_encoding)
         return await asyncio.to_thread(self.render, accept, accept_encoding) if made is None else made
 
@@ -77,7 +77,7 @@ class Exposition:
         return page_format.page(body)
 
     def prepare(self, snapshot: Exposed) -> None:
-        """Renders pages of `snapshot` in recently requested formats, before it becomes the last one, so that no scrape
+        """Renders `snapshot` in recently requested formats before it becomes the last snapshot, so that no scrape
         waits. For any thread."""
         for page_format in list(self._asked):
             self._asked[page_format] -= 1

@@ -1,4 +1,4 @@
-"""A metric: name, type, labels, a sentence, and how to make its samples from a snapshot."""
+"""A metric: its name, type, labels and HELP sentence, and how to make its samples from a snapshot."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +50,7 @@ class PartitionColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """A metric whose last label is a word per partition, such as its status. The value is 1."""
+    """A metric whose last label is a word for each partition, such as the status. The value is 1."""
 
     values: Callable[[GroupColumns], NDArray[np.int8]]
     """Indices into `words`, or negative."""
@@ -70,7 +70,8 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """A metric with one value per group. Rendered faster than samples, because there may be tens of thousands."""
+    """A metric with one value per group. Rendered faster than samples, because there may be tens of thousands of
+    groups."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]
@@ -78,7 +79,7 @@ class GroupValue(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfCluster(Metric):
-    """A metric of a cluster whose groups are all collected."""
+    """A metric of a cluster in which kctl collects all groups."""
 
     labels: tuple[str, ...] = CLUSTER
     samples: Callable[[ClusterSnapshot], Iterable[Sample]]

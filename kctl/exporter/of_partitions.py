@@ -36,7 +36,6 @@ def _lost(shown: GroupColumns) -> Ints:
 
 
 def _oldest_unhandled(shown: GroupColumns) -> Reals | None:
-    """Returns the column of the fleet's group; None for other groups, whose handlers are unknown."""
     is_known = shown.partitions.stored_messages is not None
     return shown.assessments.column("oldest_unhandled_seconds") if is_known else None
 

@@ -1,4 +1,4 @@
-"""Metrics of workers, batches, sinkers, engine and storage, most declared with fields of replies."""
+"""Metrics of workers, batches, sinkers, engine and storage. The fields of replies declare most of them."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
@@ -62,7 +62,6 @@ def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
 
 
 def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerRow]]:
-    """Yields workers, without engines and without sinkers, whose calls have their own metrics."""
     for row in snapshot.workers.result.rows:
         if row.kind not in NOT_GROUP_MEMBERS:
             yield (row.name,), row

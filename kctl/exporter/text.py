@@ -1,8 +1,9 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-There may be 100,000 partitions. So a block's labels stay one text between scrapes, and one operation inserts name and
-values into it (benchmarks/scrape.py). Unchanged blocks are reused and compressed only once: each ends with a full flush
-(RFC 1951, Z_FULL_FLUSH), so later blocks do not refer to it, and checksums are combined.
+There may be 100,000 partitions. So the labels of a block of lines stay one text between scrapes, and one operation
+inserts the metric's name and values into this text (benchmarks/scrape.py). Unchanged blocks are reused and compressed
+only once: each block ends with a full flush (RFC 1951, Z_FULL_FLUSH), so that blocks do not refer to each other, and
+their checksums are combined.
 """
 
 from __future__ import annotations
@@ -254,14 +255,14 @@ def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
 
 
 def _placeholder(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> bytes:
-    """Returns the end of each line after the last label, with a placeholder for `_texts`."""
+    """Returns what follows the labels in each line, with a placeholder for the value."""
     if isinstance(metric, WordColumn):
         return f',{metric.labels[-1]}="%b"}} 1\n'.encode()
     return b"} %b\n" if values.dtype == np.float64 else b"} %d\n"
 
 
 def _texts(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
-    """Returns the values for the places of `_placeholder`."""
+    """Returns the values that replace the placeholders of `_placeholder`, one per line."""
     if isinstance(metric, WordColumn):
         words = [_escaped(word).encode() for word in metric.words]
         return map(words.__getitem__, values.tolist())
@@ -317,7 +318,7 @@ def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupCo
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:
-    """Returns the samples of a metric with all labels; none if the metric does not apply to the collection."""
+    """Returns the samples of a metric with all labels, or no samples if the metric does not apply to the collection."""
     match metric:
         case OfGroup():
             of_groups = ((group, sample) for group in groups for sample in metric.samples(group))

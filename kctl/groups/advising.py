@@ -1,4 +1,4 @@
-"""Advises on groups of other clients from their offsets alone. A member's capacity is known only while all members
+"""Advises on groups of other clients from their offsets alone. How much a member can do is known only while all members
 are busy."""
 
 from threading import Lock
@@ -83,8 +83,8 @@ class _Watched:
         )
 
     def _watch(self, at: float, end: Reals, committed: Reals, members: int, cycle: float) -> None:
-        """Adds one collection. Counts commits as work only while messages have waited for longer than a cycle in all
-        active partitions."""
+        """Adds one collection. Counts commits as work only if in all active partitions messages have waited for longer
+        than a cycle."""
         before, self._before = self._before, (at, end, committed)
         if before is None or len(before[1]) != len(end):
             return

@@ -1,7 +1,7 @@
-"""Caches the brokers' reports on a fleet's group in parts, each with its age; no event loop waits for a broker.
+"""Caches what the brokers report on a fleet's group in parts, each with its age. No event loop waits for a broker.
 
-During an outage old offsets stay and age; they never become zeros. A failed part, or an unanswered partition, keeps its
-old offsets and does not affect others.
+During an outage, offsets keep their old values and get older; they never become zeros. A part that failed, or a
+partition without an answer, does not affect others.
 """
 
 from __future__ import annotations
@@ -46,8 +46,7 @@ def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
 
 
 def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
-    """Returns the errors by part. Ignores a temporary error of a single partition, because the other partitions and
-    the broker may be fine."""
+    """Returns the errors by part. Ignores a temporary error of a single partition."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
         why = f"group {group}: its coordinator does not know it, but may have just taken over; kctl waits 30 s for "
@@ -66,7 +65,7 @@ class OwnGroupReader(Protocol):
 
 
 class BrokerCache:
-    """A cache of a group's offsets. Belongs to one event loop, which never processes all partitions itself. Call
+    """A cache of a group's offsets. Belongs to one event loop; loops over all partitions run on its own thread. Call
     `close()` at the end."""
 
     def __init__(
@@ -78,7 +77,8 @@ class BrokerCache:
         interval_seconds: float = 1.0,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
-        """`interval_seconds` is the time between calls of `refresh`; `reset` decides where the group begins."""
+        """`interval_seconds` is the time between calls of `refresh`. `reset` decides where the group begins without a
+        commit."""
         self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
         self._interval_seconds = interval_seconds
         self._kept_interval_seconds = 0.0
@@ -149,7 +149,7 @@ class BrokerCache:
         )
 
     async def close(self) -> None:
-        """Closes the connections. Waits for a running poll, for a few request time-outs at most."""
+        """Closes the connections. Waits for a running poll, but at most a few request time-outs."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
@@ -183,13 +183,11 @@ class BrokerCache:
         self._complete_at = now
 
     def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:
-        """Adds a poll and returns the partitions. Slow with thousands of partitions."""
         self._known.add(reading, now)
         return self._known.partitions(now, lambda _: False)
 
     def _answered(self, at: float) -> None:
-        """Measures the real interval between two polls without a failure. It is bounded, because a pause after a
-        hanging broker is not an interval."""
+        """Measures the interval between two polls without a failure, limited in case a broker hung."""
         if self._answered_at is not None and self._failures == 0:
             self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
         self._answered_at = at

@@ -1,5 +1,5 @@
-"""Collects a cluster: takes snapshots periodically on its own thread; a scrape reads the latest. Each cluster has
-its own collector, so a silent cluster does not delay others. Clusters are added, removed and changed at run time."""
+"""Collects a cluster: takes snapshots periodically on its own thread; a scrape reads the latest. Each cluster has its
+own collector, so that a silent cluster does not delay others."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class ClusterCollector:
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
     async def adopt(self, other: ClusterCollector) -> None:
-        """Takes over the settings of `other`, which has never run, and keeps the knowledge about the groups.
+        """Takes over the settings of `other`, which has never run, but keeps the knowledge about the groups.
 
         Stop `run` first. Waits for a running poll, and closes `other`.
         """
@@ -114,7 +114,7 @@ class ClusterCollector:
         await other.close()
 
     async def close(self) -> None:
-        """Closes the connections. Waits for a running poll, for a few request time-outs at most."""
+        """Closes the connections. Waits for a running poll, but at most a few request time-outs."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -232,9 +232,10 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
 
 @lru_cache(_KEPT_OWNERS)
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """Returns the owner that represents a group. Cached, because comparing the same object is fast.
+    """Returns an owner that stands for a group. Cached, because comparing the same object is fast.
 
-    If clients choose their partitions themselves, the coordinator knows no protocol type and no members.
+    If the coordinator knows neither protocol type nor members, clients choose partitions themselves, and the number of
+    members is unknown.
     """
     if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)
@@ -290,7 +291,7 @@ class Collectors:
         """Collects the prepared clusters from now on.
 
         Unchanged clusters continue. If only the settings for collecting or judging changed, the knowledge about the
-        groups stays. Returns when unneeded collectors are closed, which takes a few request time-outs if brokers hang.
+        groups stays. Closes other collectors, which takes a few request time-outs if brokers hang.
         """
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
@@ -310,7 +311,7 @@ class Collectors:
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Closes all collectors. Waits for running polls, for a few request time-outs at most."""
+        """Closes all collectors. Waits for running polls, but at most a few request time-outs."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:

@@ -1,8 +1,8 @@
 """The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
 
-An unanswered part keeps its old values until they are too old. A fleet's own group includes every partition of its
-topics, however old its values are, because workers report the rest. A checkpoint includes every partition too; one has
-no lag if its log does not exist, ends before the offset, or is in another cluster.
+Without a new answer, old values stay until they are too old. A fleet's own group keeps every partition of its topics,
+even with old values, because workers report newer ones. A checkpoint keeps every partition too; a partition has no lag
+if its log does not exist, ends before the offset, or is in another cluster.
 """
 
 import re
@@ -67,7 +67,7 @@ class KnownGroup:
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
         """Replaces the committed offsets, and adds every other partition of the topics. If `committed` is None, the
-        brokers did not answer: old offsets stay, except of `gone` topics."""
+        brokers did not answer: old offsets stay, except those of `gone` topics."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -129,7 +129,7 @@ class KnownGroups:
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own` is a fleet's group, which is then the only group and has every partition. `reset` decides where lag
+        """`own` is a fleet's group; it is then the only group, and has every partition. `reset` decides where lag
         begins without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
@@ -173,11 +173,11 @@ class KnownGroups:
         return None if is_stale else group.members
 
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
-        """Returns each group's committed partitions, sorted, except those with too old offsets.
+        """Returns each group's committed partitions, sorted. Leaves out groups whose offsets are too old, and
+        partitions that do not exist, unless a checkpoint names them.
 
-        If the log is unknown, or its last report is too old, there is no end and no lag. Omits a partition that does
-        not exist, unless a checkpoint names it. If `reads_committed` is true for a group, its lag counts to the last
-        stable offset.
+        If the log is unknown, or its last report is too old, end and lag are unknown. If `reads_committed` is true for
+        a group, its lag counts to the last stable offset.
         """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
@@ -252,9 +252,6 @@ class KnownGroups:
 
 
 class _Shown:
-    """The names of the partitions to show. Kept while the partitions stay the same, so that values need not be
-    rearranged."""
-
     def __init__(self, names: Names, is_shown: Bools) -> None:
         self.all, self.is_shown = names, is_shown
         self.names = names.only(is_shown)
@@ -277,12 +274,12 @@ def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
 
 
 def _of_shares(first: Ints, end: Ints, share_lag: Ints | None) -> Ints:
-    """Returns the offsets from which lag is counted; coordinators count the lag of share groups."""
+    """Returns the offsets from which lag is counted. For share groups they result from the lag that the coordinator
+    reported."""
     return first if share_lag is None else np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, first)
 
 
 def _behind(end: Ints, high_watermark: Ints) -> Ints:
-    """Returns how many messages open transactions hold back in each partition; `end` has last stable offsets."""
     is_known = (high_watermark != ABSENT) & (end != ABSENT)
     return np.where(is_known, np.maximum(high_watermark - end, 0), ABSENT)
 
@@ -292,8 +289,8 @@ _KEPT_NAMES = 200_000
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Returns a function that checks whether a name matches a pattern: a glob such as `payments-*`, or a regular
-    expression for the whole name between slashes, such as `/payments-(eu|us)/`. Caches results. Raises ValueError for
-    an invalid regular expression."""
+    expression for the whole name between slashes, such as `/payments-(eu|us)/`. Raises ValueError for an invalid
+    regular expression."""
     if not patterns:
         return lambda _: False
     expression = re.compile("|".join(f"(?:{_compiled(pattern).pattern})" for pattern in patterns), re.DOTALL)
@@ -319,7 +316,7 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns a function that gives the detail of a group's series, by the patterns of `[exporter]`. Raises
+    """Returns a function that maps a group's name to the detail of its series, by the patterns of `[exporter]`. Raises
     ValueError."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
@@ -332,8 +329,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Limits the number of partitions with series (0: no limit); also returns the number of groups cut. Cuts the
-    largest groups first, to cut as few as possible."""
+    """Limits the number of partitions with series (0: no limit); also returns how many groups lose these series. The
+    largest groups lose them first, so that few groups do."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

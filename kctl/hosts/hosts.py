@@ -1,4 +1,4 @@
-"""Asks the other hosts of a fleet, and knows which are present. A master answers another host from its own agents
+"""Asks the other hosts of a fleet, and knows which hosts are present. A master answers another host from its own agents
 only, so there are no loops."""
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ class AgentReply(Struct, frozen=True):
 
 
 class HostReplies(Struct, frozen=True):
-    """A host's agent replies to one command, unchanged, for another master that reduces them together with its own.
-    `cluster`, `group`, `host` and `incarnation` identify the host."""
+    """A host's agent replies to one command, unchanged. The master that asked reduces them together with its own
+    replies. `cluster`, `group`, `host` and `incarnation` identify the host."""
 
     cluster: str
     group: str
@@ -58,7 +58,7 @@ class HostReplies(Struct, frozen=True):
 
 
 class JudgedPartitions(Struct, frozen=True):
-    """The partitions that a host's workers read, by topic and number, with their state."""
+    """The partitions that a host's workers read, by topic and number, each with its state."""
 
     rows: tuple[tuple[str, int, Assessment], ...] = ()
 
@@ -91,7 +91,7 @@ class HostsOutcome:
         return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
-        """Returns the replies of all agents, named with their hosts; `own` are those of `host`, which asks."""
+        """Returns the replies of all agents, each name with its host. `own` are those of `host`, the host that asks."""
         answers: list[Answer[Raw]] = []
         failed: list[Failed] = []
         stopped: list[str] = []
@@ -145,8 +145,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the work of all hosts. None while the roster is in doubt, or without a heartbeat for
-        the session time: then another host may lead."""
+        """The host that leads the work of all hosts. None if the roster is in doubt, or after the session time without
+        a heartbeat, because another host may lead by then."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -237,7 +237,8 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks one other host, or all of them, for their agents' replies. Raises BadParams if there is no such host."""
+        """Asks one other host, or all other hosts, for their agents' replies. Raises BadParams if there is no such
+        host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen

@@ -1,9 +1,9 @@
 """The master as a member of the group of masters: a classic consumer group without partitions, whose leader distributes
-the roster. Measured with Kafka 4.3, session 6 s: 20 masters know each other after 4 s, and notice a killed one after 7
+the roster. With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s, and notice a killed one after 7
 s.
 
-Members of the newer protocol (KIP-848) would carry no description. Members are not static, because a newer one would
-silently fence an older one of its name, and after a rejoin without a rebalance others would keep an old address.
+Members of the newer protocol (KIP-848) cannot carry a description. A static member would silently fence an older one of
+the same name, and could rejoin without a rebalance, so that other hosts would keep its old address.
 """
 
 import logging
@@ -182,6 +182,6 @@ class HostsMember:
 
 
 def _answered_at(heartbeat: Any) -> float:
-    """Returns when the last heartbeat was sent, or 0 if it is unanswered. The time of the answer does not count,
-    because a frozen process reads an old answer late."""
+    """Returns when the last heartbeat was sent, or 0 if unanswered. The time of the answer does not count, because a
+    frozen process reads an old answer late."""
     return float(heartbeat.last_send) if heartbeat.last_receive >= heartbeat.last_send else 0.0

@@ -78,8 +78,8 @@ class Peers:
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Returns status and body of an answer. Uses the first token that the host knows, no redirects and no proxy.
-        Raises as `operate`."""
+        """Returns status and body of an answer. Tries the tokens until the host accepts one; uses no redirects and no
+        proxy. Raises the errors of `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]

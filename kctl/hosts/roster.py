@@ -96,7 +96,7 @@ def decoded(kind: type[T], sent: bytes) -> T | None:
 def agreed(
     leader: str, descriptions: Iterable[Host | None], before: Roster, now: float, forget_seconds: float
 ) -> Roster:
-    """Returns the new roster. `descriptions` has None for a member that is no master. Keeps a gone host for
+    """Returns the new roster. `descriptions` has None for each member that is not a master. Keeps a gone host for
     `forget_seconds`; `now` is in Unix seconds."""
     described = list(descriptions)
     hosts, refused = _accepted([each for each in described if each is not None], before)
@@ -136,11 +136,11 @@ def _missing(before: Roster, now: float) -> list[Gone]:
 
 
 def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], list[Refused]]:
-    """Returns accepted and rejected hosts. If two share a name or URL, accepts the known one or, if both are new, the
-    older.
+    """Returns accepted and rejected hosts. If two hosts share a name or URL, accepts the one already known or, if both
+    are new, the older.
 
     A restarted host never meets its predecessor, because the coordinator ends a rebalance only after the predecessor's
-    session. All hosts must use the protocol of most hosts; in a tie, the oldest.
+    session. All hosts must speak the protocol of most hosts; in a tie, the older protocol.
     """
     accepted: list[Host] = []
     refused = []

@@ -28,8 +28,8 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
     """Joins the verdicts of all hosts. Gives the same result on any host.
 
-    Hosts that `failed` to answer become findings. All hosts report partitions without a reader; the result has one
-    finding about them.
+    Hosts that `failed` to answer become findings. All hosts report partitions without a reader, but the result has only
+    one such finding.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:
@@ -85,8 +85,8 @@ def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is
 
 
 def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
-    """Yields the words for a healthy fleet, with the sums of all hosts' partitions. If the storage is shared, the
-    pending messages are one host's count."""
+    """Yields the words for a healthy fleet, with the sums of all hosts' partitions. If the hosts share a storage, takes
+    the number of pending messages from one host."""
     counts: Counter[str] = Counter()
     progress: dict[str, str] = {}
     for host, verdict in in_order:
@@ -102,8 +102,8 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Returns the statuses with the processes' names in the fleet. With `age_seconds` the host is silent, so the
-    state of its processes is `unknown`."""
+    """Returns the statuses, with each process's name in the fleet. If `age_seconds` is not 0, the host is silent, so
+    the state of its processes is `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
         return tuple(named)
@@ -111,8 +111,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answers of all hosts. `host` was asked; `now` is in Unix seconds. Shows a silent host's last report
-    without judging it. May be slow. Raises BadResult."""
+    """Joins the answers of all hosts. `host` is the host that was asked; `now` is in Unix seconds. Shows a silent
+    host's last report, but does not judge it. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0

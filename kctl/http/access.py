@@ -24,7 +24,7 @@ _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A valid token. It permits reading, and with `may_act` also operations."""
+    """A valid token. It permits reading, and if `may_act` is true also operations."""
 
     secret: str = field(repr=False)
     name: str = ""
@@ -33,8 +33,8 @@ class Token:
 
 
 def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]:
-    """Reads one token per line as `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`, and `#` comments. Errors name `setting` and
-    never quote the file. Raises ConfigError."""
+    """Reads one token per line: `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`; lines with `#` are comments. Error messages
+    name `setting` and never quote the file. Raises ConfigError."""
     try:
         lines = read_private(path).splitlines()
     except (OSError, UnicodeError) as error:
@@ -56,7 +56,7 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
 
 
 def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
-    """Returns the token that was given; None if it is not valid."""
+    """Returns the given token; None if it is not valid."""
     found = None  # compares all tokens in constant time, so that timing reveals nothing
     for token in tokens:
         if hmac.compare_digest(given.encode(), token.secret.encode()):
@@ -87,7 +87,7 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """Who may do what. Changes need a token, and so does reading unless `is_open`."""
+    """Who may do what. Changes always need a token; reading needs one unless `is_open`."""
 
     is_loopback: bool = True
     others_may_read: bool = True
@@ -103,7 +103,7 @@ class AccessRights:
 
     @property
     def is_open(self) -> bool:
-        """Whether reading needs no token: the address is loopback, and no token is only for reading."""
+        """Whether reading needs no token: the address is loopback, and no read-only token is configured."""
         return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property
@@ -112,9 +112,9 @@ class AccessRights:
 
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
-    """Returns the access rights of `http`; its paths are relative to `folder`. Other users may not read a fleet by
-    default, because it shows errors, which quote messages. Raises ConfigError for bad tokens or certificates, or if the
-    address is open to other hosts without them."""
+    """Returns the access rights of `http`; its paths are relative to `folder`. By default, other users may not read a
+    fleet, because errors may quote messages. Raises ConfigError, also if other hosts can reach the address without a
+    token or TLS."""
     is_loopback = address_of(http.host).is_loopback
     tokens = (
         *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),

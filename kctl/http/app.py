@@ -1,4 +1,4 @@
-"""The application of a fleet: probes, metrics, API, documentation and the page, behind the guard."""
+"""The HTTP application of a fleet behind its guard: probes, metrics, API, documentation and the page."""
 
 import asyncio
 import secrets
@@ -31,7 +31,8 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Shares answers between callers, because all that pass the guard get the same ones. Belongs to one event loop."""
+    """Shares answers between callers: all callers that pass the guard get the same answers. Belongs to one event
+    loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app
@@ -57,7 +58,6 @@ class KeptAnswers:
             await send({**message})  # a copy: the receiver changes it
 
     async def _recorded(self, scope: Scope, receive: Receive) -> list[Message]:
-        """Returns the whole answer, so that a caller that reads slowly or leaves does not affect others."""
         answer: list[Message] = []
 
         async def record(message: Message) -> None:
@@ -148,7 +148,6 @@ def _served(source: SnapshotSource) -> Iterator[str]:
 
 
 def _described(app: FastAPI) -> dict[str, Any]:
-    """Returns FastAPI's description of the routes."""
     if app.openapi_schema is None:
         described = get_openapi(title=app.title, version=app.version, summary=app.summary, routes=app.routes)
         for methods in described["paths"].values():

@@ -1,4 +1,4 @@
-"""Errors of HTTP, and the one form of every error: `{"error": {"code", "message", "retriable"}}`."""
+"""Errors of HTTP. Every error has the form `{"error": {"code", "message", "retriable"}}`."""
 
 from collections.abc import Callable, Coroutine, Mapping
 from http import HTTPStatus
@@ -141,7 +141,6 @@ class _StrictRequest(Request):
     _object: JsonObject | None = None
 
     async def json(self) -> JsonObject:
-        """Returns the body. Raises UnsupportedMediaType, BadParams."""
         if self._object is None:
             given = self.headers.get("content-type", "").partition(";")[0].strip().lower()
             if given != _MEDIA_TYPE:

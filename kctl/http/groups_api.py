@@ -1,5 +1,5 @@
 """`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters, and one group with its current members.
-Also the application of `kctl exporter`, which serves them without a fleet."""
+Also the application of `kctl exporter`, which serves these routes without a fleet."""
 
 import asyncio
 import re
@@ -88,7 +88,7 @@ async def group_advice(
     group: Annotated[str, Query(max_length=300, description="The full name of the group.")],
     cluster: ClusterOfGroup = None,
 ) -> JSONResponse:
-    """Returns the advice for a group, which kctl watches from the first request on."""
+    """Returns the advice for a group. kctl watches the group from the first request on."""
     view: GroupsView = request.app.state.groups
     _, found = _only(_chosen(view, cluster), group)
     advice = view.advisers.advice(found)
@@ -121,7 +121,7 @@ class GroupsSource(GroupsView):
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """Makes the application of `kctl exporter`, behind the same guard as a fleet's."""
+    """Makes the application of `kctl exporter`, with the same guard as a fleet's."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"
@@ -148,8 +148,8 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """Returns the one group with this name. Raises UsageError if several clusters have one, NotReady if none has but a
-    cluster was not polled yet, else GroupMissing."""
+    """Returns the one group with this name. Raises UsageError if several clusters have it, GroupMissing if none has,
+    and NotReady if one that was not polled yet may have it."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()

@@ -1,7 +1,7 @@
 """Checks caller, address and size of every request before any route.
 
-Browsers' headers keep out pages of other sites. Other clients may send any header, so tokens keep them out. `server`
-limits what a connection costs before its request is complete.
+The headers of browsers reveal requests from pages of other sites. Other clients can send any header, so they need a
+token. `server` limits what a connection costs before its request is complete.
 """
 
 from __future__ import annotations
@@ -166,7 +166,6 @@ class Guard:
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
-        """Returns the caller's token. Raises Unauthorized."""
         # Wrong tokens do not lock a caller out: a token of 16 characters cannot be guessed, and local users share one
         # address, so one could lock out the others.
         scheme, _, value = authorization.partition(" ")
@@ -206,8 +205,8 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """Receives the body within its limits. Raises RequestTooSlow, BodyTooLarge; once an answer has begun, reports
-        the caller as gone instead."""
+        """Receives the body within its limits. Raises RequestTooSlow, BodyTooLarge; if an answer has begun, reports
+        instead that the caller is gone."""
         if self._is_whole:  # only the disconnect can follow, however late
             return await self._receive()
         try:
@@ -236,7 +235,7 @@ class _Exchange:
 
 def host_name(host: str) -> str | None:
     """Returns a Host header's name or address in lower case, without the port; None if malformed. An IPv6 address keeps
-    its brackets, without which it is not a valid host."""
+    its brackets."""
     match = _HOST.fullmatch(host)
     if match is None:
         return None
@@ -245,8 +244,8 @@ def host_name(host: str) -> str | None:
 
 
 def is_loopback_name(name: str) -> bool:
-    """Whether the name is `localhost`, in 127.0.0.0/8, or `[::1]`. A name that only begins with `127.` may be anyone's
-    and resolve to 127.0.0.1 (DNS rebinding)."""
+    """Whether the name is `localhost`, in 127.0.0.0/8, or `[::1]`. A name that only begins with `127.` does not count:
+    anyone may own such a name, and make it resolve to 127.0.0.1 (DNS rebinding)."""
     if name == "localhost":
         return True
     try:

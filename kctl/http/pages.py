@@ -1,5 +1,5 @@
-"""`/`, its assets and `/docs`, whose policy permits only scripts from this server, and the answers for probes and
-scrapers."""
+"""`/`, its assets, `/docs`, and the answers for probes and scrapers. The policy of `/` and `/docs` permits only scripts
+from this server."""
 
 import gzip
 import hashlib
@@ -34,7 +34,7 @@ async def home(request: Request) -> Response:
 
 
 async def asset(request: Request, digest: str, name: str) -> Response:
-    """Returns a script or style. Its address changes with its content, so it can be cached for ever."""
+    """Returns a script or style. Browsers may cache it for ever, because its address changes with its content."""
     found = _files().get(name)
     if found is None or digest != _digest() or name[-3:] not in _TYPES:
         raise HTTPException(404, "the page has no such file")

@@ -1,7 +1,7 @@
 """Runs uvicorn on a socket in the master's loop, without signal handlers, loggers or threads of its own.
 
-uvicorn's HTTP/1.1 connection gets further limits: number of connections, time for a TLS handshake and a request, and
-how long a caller may leave its answer unread. Early errors have our form too.
+Further limits apply to uvicorn's connections: their number, the time for a TLS handshake and a request, and how long a
+caller may leave an answer unread. Errors that uvicorn would send itself have our form too.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ class Door:
     """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Returns the limit that this connection, which is in `open`, exceeds, or None. One address may have half of
-        all connections, except loopback, which proxies, scrapers and people share."""
+        """Returns the limit that this connection, which is in `open`, exceeds, or None. One address may have at most
+        half of all connections. Loopback has no such limit, because proxies, scrapers and people share it."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
@@ -76,7 +76,7 @@ class Door:
         return None
 
     def close(self) -> None:
-        """Ends handshakes in progress; uvicorn ends the others."""
+        """Ends handshakes in progress; uvicorn ends the other connections."""
         for connection in list(self.open):
             connection.end_handshake()
 
@@ -200,7 +200,6 @@ class BoundedProtocol(H11Protocol):
         self._refuse(408, RequestTooSlow.code, f"the request did not arrive within {self.request_seconds:g} s", True)
 
     def _refuse(self, status: int, code: str, message: str, retriable: bool) -> None:
-        """Sends an error and closes the connection."""
         self._door.refusals[code] += 1
         body = json.dumps(error_body(code, message, retriable)).encode()
         head = (
@@ -299,7 +298,6 @@ class HttpServer:
 
     @property
     def connections(self) -> frozenset[object]:
-        """All accepted connections that are still open."""
         return frozenset(self._door.open)
 
     @property
@@ -311,9 +309,9 @@ class HttpServer:
         await self._server.serve(sockets=[self._sock])
 
     def use(self, access: AccessRights) -> list[str]:
-        """Applies new tokens, names and certificate, but no other address and no change to or from TLS. New tokens end
-        event streams; browsers reconnect by themselves. Returns which of `tokens`, `names`, `certificate` changed.
-        Raises ConfigError and then changes nothing."""
+        """Applies new tokens, names and certificate; cannot change the address, or switch TLS on or off. New tokens end
+        event streams; browsers reconnect by themselves. Returns which of `tokens`, `names`, `certificate` changed. If
+        it raises ConfigError, nothing has changed."""
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)
@@ -346,7 +344,6 @@ class _Server(uvicorn.Server):
             sock.listen(_BACKLOG)  # asyncio has set it to `_ACCEPTED_AT_ONCE`
 
     async def main_loop(self) -> None:
-        """Waits until the server stops."""
         # Wakes once per second, for the date in the headers; uvicorn's own loop wakes ten times.
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):

@@ -44,7 +44,7 @@ class SnapshotSource:
     clock: Callable[[], float] = time.monotonic
 
     def ready(self) -> JsonObject:
-        """Answers `/readyz`. Raises NotReady if this host does not do its work."""
+        """Answers `/readyz`. Raises NotReady if this host does not do its own work."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

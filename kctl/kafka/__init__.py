@@ -1,1 +1,1 @@
-"""Clients of Kafka clusters: requests and changes of `kctl kafka`, and a master's `polls` of groups."""
+"""Clients of Kafka clusters: for the commands of `kctl kafka`, and in `polls` for a master that polls groups."""

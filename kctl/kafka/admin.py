@@ -1,4 +1,4 @@
-"""Creates, alters and deletes topics and groups, one request each; errors keep the broker's own words."""
+"""Creates, alters and deletes topics and groups with one request each. Errors keep the broker's own words."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -40,7 +40,7 @@ def create_topic(
     *,
     is_dry_run: bool = False,
 ) -> NewTopic:
-    """Creates a topic and waits until its partitions have leaders. The brokers replace a number that is None by their
+    """Creates a topic and waits until its partitions have leaders. For a number that is None, the brokers use their
     default. Raises KctlError."""
     topic = CreateTopicsRequest.CreatableTopic
     request = CreateTopicsRequest(
@@ -79,7 +79,7 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
-    """Increases a topic's partitions to `total`; keys then map to other partitions. Raises KctlError."""
+    """Increases the number of a topic's partitions to `total`; keys then map to other partitions. Raises KctlError."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(topics=[topic], timeout_ms=_milliseconds(connection), validate_only=is_dry_run)
     [result] = connection.ask(request, connection.controller_id).results

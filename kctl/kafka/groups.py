@@ -1,7 +1,7 @@
 """Lists groups of every type, and describes their members and partitions.
 
 DescribeGroups reports a group of the new protocol (KIP-848) or a share group as "not found", or on older brokers as
-dead. Each type has its own request, which also reveals the type.
+dead. So each type has its own request, and the one that succeeds reveals the type.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class ListedGroup(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A described group. If it has an `error`, at most its coordinator is known. `type` is `classic`, `consumer`,
-    `share` or `streams`. `members` is None if not reported."""
+    """A described group. If `error` is set, at most the coordinator is known. `type` is `classic`, `consumer`, `share`
+    or `streams`. `members` is None if not reported."""
 
     group: str
     coordinator: int | None
@@ -56,7 +56,7 @@ class Group(NamedTuple):
 
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
-    """Lists all groups, sorted by name; also returns errors of brokers that did not answer."""
+    """Lists all groups, sorted by name; also returns the errors of brokers that did not list theirs."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
@@ -135,8 +135,8 @@ def _count_request(names: list[str]) -> Any:
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """Describes groups, in their order; a failure becomes its group's `error`. Asks again for groups whose coordinator
-    is loading or gone, while the connection may wait."""
+    """Describes groups, in the order of `names`; a failure becomes its group's `error`. While the deadline permits,
+    asks again for groups whose coordinator is loading or gone."""
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
@@ -221,8 +221,8 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """Returns the error of a missing group. With several brokers the group may exist, because a new coordinator denies
-    groups for a moment (`MissingGroups`)."""
+    """Returns the error of a missing group. With several brokers the group may exist: a new coordinator denies groups
+    for a moment (`MissingGroups`)."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:
         return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")
@@ -298,7 +298,6 @@ def _modern(kind: str) -> Callable[[Any, int], Group]:
 
 
 def _streams(each: Any, node: int) -> Group:
-    """Converts a streams group, without partitions."""
     # Members are assigned tasks, and only the topology has a task's partitions.
     members = tuple(Member(m.member_id, m.client_id, m.client_host, m.instance_id, None) for m in each.members)
     return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)

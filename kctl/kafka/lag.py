@@ -1,4 +1,4 @@
-"""Reads the lag of groups per partition, with the owning member, like Kafka's own tool."""
+"""Reads the lag of groups per partition, with the member that owns the partition, like Kafka's own tool."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """Returns the lag; None if an offset is unknown. Never negative, because a commit may be newer than the end."""
+    """Returns the lag; None if an offset is unknown. Never negative, even if the commit is newer than the end."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 
@@ -70,14 +70,12 @@ def read_lag(
 
 
 def _share_starts(connection: ClusterConnection, group: Group) -> dict[Partition, Committed] | KctlError:
-    """Returns the start offsets of a share group; the offset is None if the group has not begun the partition."""
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
     return share_starts(connection, {group.coordinator: [group.group]})[group.group]
 
 
 def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    """Returns the group's error unless committed offsets are known, which are then shown without members."""
     has_offsets = any(each.offset is not None for each in known.values())
     return None if group.error is None or has_offsets else group.error
 

@@ -1,7 +1,7 @@
 """Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
 
-A copy has the timestamp, key and value of the last message read, but another offset. If several messages are equal, the
-search takes the one at the same place among them, provided that both clusters have equally many.
+The search looks for the copy of the last message read, which has the same timestamp, key and value, but another offset.
+If several messages are equal, it takes the one at the same place among them; both clusters must have equally many.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class _Log:
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
     """Returns where to resume in `new`: after the copy of the last message below `offset`, or if the old cluster has
-    deleted that message, at the copy of the next one. Blocks. Raises OperationRefused, KctlError."""
+    deleted that message, at the copy of its first remaining one. Blocks. Raises OperationRefused, KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:

@@ -1,4 +1,5 @@
-"""Reads and commits offsets of many partitions, with one request per leader or coordinator, one error per partition."""
+"""Reads and commits offsets of many partitions, with one request for each leader or coordinator. Each partition has its
+own error."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +37,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's committed offset, None without a commit. `lag` is the broker's number for a share group, which may have
-    processed messages above the offset."""
+    """A group's committed offset; None without a commit. `lag` is the broker's number, set only for a share group,
+    whose lag does not follow from the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -76,8 +77,8 @@ def log_offsets(
 def committed(
     connection: ClusterConnection, groups: Mapping[str, Iterable[Partition] | None]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """Returns the committed offsets of each group, or its error. None instead of partitions means all that a group has
-    committed."""
+    """Returns the committed offsets of each group, or its error. If a group's partitions are None, returns all its
+    committed offsets."""
     partitions = {name: None if keys is None else list(keys) for name, keys in groups.items()}
     done: dict[str, dict[Partition, Committed] | KctlError] = {}
     open_names = list(partitions)
@@ -111,8 +112,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs. `errors` has the brokers' names of errors, `failed` the reasons of failed leaders. A
-    partition is in neither `offsets` nor `errors` if it has no such record, or if its leader failed."""
+    """Offsets of many logs. `errors` has the brokers' names of errors, `failed` the reasons of failed leaders, whose
+    partitions are in neither `offsets` nor `errors`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -129,8 +130,8 @@ def log_offsets_on(
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
     """Returns an offset of each log (`at`: LATEST or EARLIEST). Asks all leaders at once, without retries, for callers
-    that poll. `leaders` has partitions by leader and topic; `kept` has the last poll's requests by leader and `at`,
-    which the caller drops when partitions change."""
+    that poll. `leaders` has partitions by leader and topic. `kept` has requests for the next poll; the caller clears it
+    when partitions change."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -235,7 +236,6 @@ def _ask_leaders(
     is_read_committed: bool,
     offsets: dict[Partition, LogOffset],
 ) -> set[Partition]:
-    """Fills `offsets`; returns partitions whose leader did not answer."""
     unreachable: set[Partition] = set()
     requests = [(leader, _list_request(_by_topic(keys), at, is_read_committed)) for leader, keys in leaders.items()]
     for keys, answer in zip(leaders.values(), connection.ask_each(requests), strict=True):
@@ -296,8 +296,8 @@ def share_starts(
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """Returns the start offsets of each share group (KIP-932), or its error.
 
-    Share groups do not commit. Messages below the start are processed; messages above it may be, so the broker reports
-    the lag (Kafka 4.2, KIP-1226).
+    Share groups do not commit. Only the broker knows the lag (Kafka 4.2, KIP-1226), because messages above the start
+    may be processed too.
     """
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 

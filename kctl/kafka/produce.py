@@ -1,4 +1,5 @@
-"""Sends messages to a topic at a pace, and reports exactly what the brokers acknowledged, or why they did not.
+"""Sends messages to a topic at a pace, and reports exactly which ones the brokers acknowledged, and why they did not
+acknowledge others.
 
 With `acks` all, kafka-python's producer is idempotent, so a retry creates no duplicates. `Production` also limits the
 bytes of unsent messages.
@@ -84,7 +85,7 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Finds the reasons of retries in the producer's log, because after its time limit the producer reports only a
+    """Finds the reasons of retries in the producer's log; after its time limit the producer itself reports only a
     time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
@@ -224,7 +225,7 @@ class Production:
                 self._room.notify()
 
     def explained(self, error: BaseException) -> KctlError:
-        """Returns our error for a client's; explains a time-out by the broker's reason for the retries."""
+        """Returns our error for a client's error; explains a time-out by the broker's reason for the retries."""
         reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
         return failure(reason or error, f"topic {self._topic}")
 

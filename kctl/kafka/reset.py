@@ -28,7 +28,8 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Returns the change of each wanted partition's offset, kept within its log. Raises GroupActive, KctlError."""
+    """Returns each wanted partition's change. The new offset lies within the partition's log. Raises GroupActive,
+    KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
     known = committed(connection, {group: keys})[group]
@@ -41,7 +42,7 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
-    """Commits a plan; returns it with the coordinator's errors. Raises GroupActive, KctlError."""
+    """Commits the changes; returns them with the coordinator's errors. Raises GroupActive, KctlError."""
     changes = list(changes)
     offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
     if not offsets:
@@ -53,7 +54,7 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetCha
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:
-    """Checks that a group has no live members. Raises GroupActive, BrokerRefused if groups of its type have no
+    """Checks that a group has no live members. Raises GroupActive, or BrokerRefused if this type of group has no
     offsets."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):

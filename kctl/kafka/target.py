@@ -1,4 +1,4 @@
-"""Parses targets of a reset on a command line: `earliest`, an offset, a time, `shift-by -100`."""
+"""Parses the target of a reset on a command line: `earliest`, an offset, a time, `shift-by -100`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,15 +10,15 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """A position in a log. `kind` is `earliest`, `latest`, or with a `number` `offset`, `time` (milliseconds), `shift`
-    or `last` (this many before the end)."""
+    """A position in a log. `kind` is `earliest` or `latest`; the other kinds use `number`: `offset`, `time`
+    (milliseconds), `shift`, `last` (this many before the end)."""
 
     kind: str
     number: int = 0
 
     def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
-        """Returns the position as an offset inside a log. `found` is the log's answer to a time; None means that no
-        message is that recent, which gives the end. `committed` is what `shift` counts from."""
+        """Returns the position as an offset inside a log. `found` is the offset of a time. If it is None, all messages
+        are older, and the position is the end. `shift` counts from `committed`."""
         places = {
             "earliest": start,
             "latest": end,
@@ -38,8 +38,8 @@ def target(words: Sequence[str]) -> Target:
 
 
 def position(word: str, beside: str = "") -> Target:
-    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`. `beside` names other values in the
-    message. Raises UsageError."""
+    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`. The error message lists `beside`
+    as another permitted value. Raises UsageError."""
     if word in _NAMED:
         return Target(word)
     if _is_whole(word) and not word.startswith("-"):

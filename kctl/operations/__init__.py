@@ -1,6 +1,7 @@
-"""The operations on a fleet: each file has one, with its parameters, the parts of the fleet it touches, and its work.
+"""The operations on a fleet. Each file has one operation, with its parameters, the parts of the fleet it touches, and
+its work.
 
-Master and command line import the same files, which import at the top only what both need.
+Master and command line import the same files, so a file imports at the top only what both need.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_secon
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """Applies changed settings; processes that start later get them. Always reads HTTP tokens and certificates
-        again, because their files are renewed without a changed setting."""
+        again, because their files may be renewed while no setting changes."""
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)
         by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}

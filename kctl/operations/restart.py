@@ -70,8 +70,8 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
-    """Returns the processes in the order of their restart: the engine if its JVM is down or would get other settings,
-    then `fatal` processes, then all others except stopped and unkillable ones."""
+    """Returns the processes in the order of their restart. The engine comes first, if its JVM is down or would get
+    other settings, then `fatal` processes, then all others except stopped and unkillable ones."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]

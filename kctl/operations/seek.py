@@ -73,8 +73,8 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
             raise OperationRefused("; ".join([f"no worker owns {where} now: {why}", *missing_hosts]))
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Moves offsets at their owners. Resolves all targets before any owner starts to wait for its batch; changes
-        nothing if a partition has no owner or target."""
+        """Moves offsets in the workers that own the partitions. Resolves all targets before any owner starts to wait
+        for its batch. If a partition has no owner or target, nothing changes."""
         from kctl.master.operations.context import ended, together
 
         owners = await context.owners(self.topic)

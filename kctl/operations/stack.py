@@ -32,7 +32,7 @@ class ShowStacks(FleetOperation, rpc="stack", changes=False):
 
 
 def _jvms(pid: int) -> list[int]:
-    """Returns the JVMs in the session of a process; an attached application's session may have JVMs of others."""
+    """Returns the JVMs in the session of a process. With an attached application, some may belong to other programs."""
     from kctl.master.process import session_members
 
     found = []

@@ -49,7 +49,7 @@ class Answer(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """The group's state, and its members, including those of other clients."""
+    """The group's state and number of members, including other clients."""
 
     state: str
     """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""
@@ -61,7 +61,8 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Makes stats from the brokers' word for a state, such as `PreparingRebalance`; None if a value is None."""
+        """Makes stats from the brokers' word for a state, such as `PreparingRebalance`. Returns None if a value is
+        None."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -115,7 +116,6 @@ def per_sender(answers: Iterable[Answer[R]]) -> list[Answer[R]]:
 
 
 def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
-    """Whether `answer` is newer; breaks ties by content."""
     if answer.age_seconds != other.age_seconds:
         return answer.age_seconds < other.age_seconds
     return repr(answer.result) < repr(other.result)  # so that the order of answers does not matter
@@ -186,12 +186,11 @@ def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapsh
 
 
 def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """Returns the pings of all processes, each named by its socket, regardless of the name that it reports."""
+    """Returns the pings of all processes, each named by its socket, not by the name that it reports."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
 
 
 def workers(answers: Sequence[Answer[WorkerRow]], _brokers: BrokerSnapshot) -> Workers:
-    """Returns the rows of all processes, each named as by `ping`. The master adds the supervisor's view."""
     return Workers(
         tuple(
             replace(answer.result, name=answer.sender, age_seconds=answer.age_seconds, supervisor=None)

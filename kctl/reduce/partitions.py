@@ -1,8 +1,8 @@
 """Merges the fleet's partitions from agents' rows and the brokers' columns.
 
 Agents say who reads a partition. If two claim it, the higher generation wins, then newer offsets. Progress comes from
-the newest offsets, whether an agent's or the brokers'. An attached application has no generation and forms its own
-group after the fleet's.
+the newest offsets, whether an agent or the brokers reported them. An attached application has no generation and forms
+its own group after the fleet's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,8 +53,8 @@ def kafka_lag(partitions: PartitionColumns) -> LagTotals:
 def _claims(
     answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
 ) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
-    """Returns the readers of the group's partitions, and the other partitions that attached applications read, by the
-    application's name. An application is the reader if nothing else in the fleet reads a partition."""
+    """Returns the reader of each partition of the fleet's group, and by application, the partitions that attached
+    applications read too. If nothing else in the fleet reads a partition, the application counts as its reader."""
     claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):

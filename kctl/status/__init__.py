@@ -1,4 +1,4 @@
-"""The status of partitions and groups, by rules without clock or I/O (docs/status.md)."""
+"""Judges the status of partitions and groups by rules, without clock or I/O (docs/status.md)."""
 
 from kctl.status.assessor import Assessor
 from kctl.status.owners import Owner

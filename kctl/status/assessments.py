@@ -1,4 +1,4 @@
-"""Assessments of many partitions, in columns, and of their groups."""
+"""Assessments of many partitions, in columns, and of the groups that the partitions belong to."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def _known(value: float) -> float | None:
 
 
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
-    """Returns the assessment of each group, which has the status of the group's worst partition.
+    """Returns an assessment of each group, with the status of the group's worst partition.
 
     Group N has the partitions from `begins[N]` to `begins[N + 1]`; `name_of` returns a partition's name by its number.
     """
@@ -151,14 +151,15 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
 
 
 def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
-    """Returns the greatest known value of each group; NaN instead of 0 if another value of the group is unknown."""
+    """Returns the greatest known value of each group. If that is 0 and another value of the group is unknown, returns
+    NaN."""
     known: Reals = np.fmax.reduceat(column, starts)
     return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
 
 
 def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
-    """Returns the greatest time lag (None if one is unknown) and the median cycle of the unpaused partitions that this
-    host judges."""
+    """Returns two numbers for the partitions that this host judges, except paused ones: the greatest time lag (None if
+    one is unknown), and the median cycle."""
     others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
     judged = np.flatnonzero(~np.isin(assessments.status, others))
     lags, cycles = (assessments.column(name)[judged] for name in ("lag_seconds", "cycle_seconds"))
@@ -167,15 +168,14 @@ def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
 
 
 def _median(values: Reals) -> float:
-    """Returns the median; NaN if any value is unknown."""
     # `np.median` would import masked arrays, which take 1.6 MiB.
     middle = [(len(values) - 1) // 2, len(values) // 2]
     return nan if np.isnan(values).any() else float(np.partition(values, middle)[middle].mean())
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest known time lag of the partitions that this host judges; None if some lags are unknown and no
-    known lag exceeds 0."""
+    """Returns the greatest known time lag of the partitions that this host judges. If that is 0 and another lag is
+    unknown, returns None."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]

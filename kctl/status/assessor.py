@@ -1,4 +1,4 @@
-"""Assesses groups: keeps observations of partitions, and judges all of them at each collection. Pure."""
+"""Assesses groups: keeps observations of partitions, and judges all partitions at each collection. Pure."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,8 @@ from kctl.status.words import Status
 
 
 class Processed:
-    """The timestamp of each partition's last stored record, and the committed offsets for which this record is last."""
+    """For each partition, the timestamp of the last record that its worker stored, and the range of committed offsets
+    for which this record is still the last."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -34,8 +35,8 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Adds the workers' reports. A partition without a report, because its worker is gone or new, keeps its earlier
-        record until the committed offset contradicts the record."""
+        """Adds the workers' reports. If a partition has no report, because its worker is gone or new, its earlier
+        record stays until the committed offset contradicts it."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -47,7 +48,7 @@ class Processed:
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
     """Returns the time lag of each partition: 0 without pending messages, NaN if unknown.
 
-    It is the smaller of two bounds: the age of the last stored record, and the time since the partition had caught up.
+    This is the age of the last stored record or the time since the partition had caught up, whichever is smaller.
     Timestamps in the future are ignored.
     """
     # If a message arrives after an hour of silence, the last record alone would give an hour. If kctl starts while
@@ -61,7 +62,7 @@ class Assessor:
     """Judges the partitions of groups. One thread at a time. Forgets partitions that disappear."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
-        """`allowed_lag_of` maps a group's name to the number of messages that may remain."""
+        """`allowed_lag_of` returns, for a group's name, how many messages may remain without being a problem."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._names = Names({})
         self._allowed_lag: Ints = np.empty(0, np.int64)
@@ -80,7 +81,8 @@ class Assessor:
         self._choose(np.where(old == self._allowed_lag, np.arange(len(old)), -1))
 
     def assess(self, partitions: PartitionColumns, owners: Owners, now_unix: float) -> Assessments:
-        """Adds the offsets of all partitions, and judges them. `now_unix` is `partitions.now` in Unix seconds."""
+        """Adds the offsets of all partitions, and judges the partitions. `now_unix` is `partitions.now` in Unix
+        seconds."""
         names, now = partitions.names, partitions.now
         if names != self._names:
             self._choose(names.moved_from(self._names))
@@ -123,7 +125,7 @@ class Assessor:
 
     def _begin_anew(self, reported: PartitionColumns) -> None:
         """Restarts the observations of partitions whose lag has a new basis: the first commit instead of a position, or
-        the log start instead of a deleted commit. Such a change is not a rewind."""
+        the log start instead of a deleted commit."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)

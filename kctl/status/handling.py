@@ -1,5 +1,5 @@
-"""Finds problems of messages that have left Kafka: long waits, dead letters, a failing handler. Pure. The level of each
-finding is `degraded`, because messages still flow."""
+"""Finds problems of messages that have left Kafka: long waits, dead letters, a failing handler. Pure. Each finding is
+only `degraded`, because messages still flow."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -89,7 +89,7 @@ def stored_words(storage: StorageReply) -> str | None:
 
 
 def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[Found]:
-    """Finds a fleet whose oldest unhandled message is too old and whose age does not fall."""
+    """Reports a fleet if its oldest unhandled message is too old, and the age of the oldest message does not fall."""
     if unhandled.is_late:
         limit = f"the limit (status.oldest_limit) is {unhandled.limit_seconds:.0f} s"
         why = "; ".join(filter(None, (f"{_oldest(unhandled)}, {limit}", stored_words(storage))))

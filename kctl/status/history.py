@@ -66,7 +66,8 @@ def _column(fill: object, depth: int = 0, *, is_rare: bool = False, is_reset: bo
 class History:
     """Observations of `size` partitions. Not thread-safe.
 
-    Columns are read-only. If a partition's `rows.count` is 0, it was not observed yet and its `newest` is undefined.
+    Columns are read-only. If a partition's `rows.count` is 0, the partition was not observed yet and its `newest` is
+    undefined.
     """
 
     uncommitted: NDArray[np.int8] = _column(np.int8(Uncommitted.COMMITTED), is_reset=False)
@@ -118,7 +119,7 @@ class History:
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
-        """Restarts partitions without observations. `committed_at` is when their first commit was seen, or NaN."""
+        """Forgets the observations of partitions. `committed_at` is when their first commit was seen, or NaN."""
         self._forget(rows)
         self.uncommitted[rows], self.is_lag_known[rows] = uncommitted, is_lag_known
         self.moved_at[rows] = committed_at
@@ -127,8 +128,8 @@ class History:
         """Adds the latest known offsets, ignores older ones, and forgets observations older than `keep_seconds`.
 
         A lag up to `allowed_lag` does not count as pending. If both the log end and the commit are now below the old
-        commit, the log was recreated, and all observations of the old log are dropped. If only the end went back, as
-        after a change of leader, the log was truncated.
+        commit, the log was recreated, and its old observations are dropped. If only the end went back, as after a
+        change of leader, the log was truncated.
         """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
         every = whole(rows, len(is_known))
@@ -158,7 +159,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Restarts the measured silence of these partitions, because no commits were expected until now."""
+        """Restarts the silence of these partitions at their newest offsets, because no commits were expected before."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
@@ -169,10 +170,10 @@ class History:
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns the last time at which the log ended at or before the committed offset; NaN if unknown.
+        """Returns when the log last ended at or before the committed offset, so that all pending messages are newer;
+        NaN if unknown.
 
-        All pending messages arrived later. If that time was before the oldest observation, it is estimated from the
-        pace of arrivals since then.
+        If that was before the oldest observation, the time is estimated from the pace of arrivals since then.
         """
         first_at, first_end = self.rows.at[0], self.rows.end[0]
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
@@ -229,8 +230,8 @@ class History:
             self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
-        """Learns the cadence from silences that have ended: the second longest of the last eight, because one long
-        silence may be an accident."""
+        """Learns the usual silence between commits: the second longest of the last eight, because one long silence may
+        be an accident."""
         if not len(rows):
             return
         count = self._silence_count[rows]

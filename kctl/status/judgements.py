@@ -1,4 +1,4 @@
-"""Judgements of the rules on many partitions, in columns; reasons in words are made on demand."""
+"""Judgements of the rules on many partitions, in columns."""
 
 from collections.abc import Callable
 from enum import IntEnum, auto
@@ -20,7 +20,8 @@ _NONE = -1
 
 
 class JudgementReason(IntEnum):
-    """The reason of a judgement; `_TEXTS` shows the meaning of its `seconds`, `first` and `second`."""
+    """The reason of a judgement. It decides what the judgement's numbers `seconds`, `first` and `second` mean; see
+    `_TEXTS`."""
 
     ELSEWHERE = auto()
     NOTHING_KNOWN = auto()

@@ -1,7 +1,6 @@
 """Observed offsets of many partitions over time: for each partition a window of 16 rows, in columns. Pure.
 
-As objects, the observations of 100,000 partitions would be millions, which the garbage collector would scan again and
-again.
+Objects would number millions for 100,000 partitions, and the garbage collector would scan them again and again.
 """
 
 from typing import Any
@@ -24,9 +23,9 @@ Numbers = NDArray[np.int8]
 class Observations:
     """The observations of `size` partitions, oldest first. Times and ends of a partition never fall.
 
-    A full window drops the row that is missed the least: the one whose gap is the shortest in proportion to its age. So
-    a window can cover the last seconds closely and still reach back an hour. Columns are read-only; a partition uses
-    the first `count` of `WINDOW` rows.
+    A full window drops the row whose gap to its neighbours is the shortest in proportion to its age. So a window can
+    cover the last seconds closely and still reach back an hour. Columns are read-only; a partition uses the first
+    `count` of `WINDOW` rows.
     """
 
     at: Reals
@@ -54,8 +53,8 @@ class Observations:
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds a row to each partition, seen at `at` (seconds). `is_same` and `is_end_same`: whether offsets, or the
-        end, equal the newest row's. Drops rows in the middle of a run of equal offsets."""
+        """Adds a row to each partition, seen at `at` (seconds). `is_same`, `is_end_same`: whether both offsets, or only
+        the end, are the same as in the newest row. Drops rows in the middle of a run of equal offsets."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
@@ -81,7 +80,7 @@ class Observations:
             self._drop(rows, np.zeros(len(rows), np.int8))
 
     def held(self, rows: Rows, since: Reals) -> Numbers:
-        """Returns the number of the last row that is not later than `since`, except the newest; 0 if all are later."""
+        """Returns the number of the last row at or before `since`; 0 if all are later. Never returns the newest row."""
         return np.maximum(self.below(self.at, rows, since) - 1, 0)
 
     def ended_at(self, rows: Rows, end: Ints) -> Reals:
@@ -92,7 +91,8 @@ class Observations:
         return found
 
     def below(self, column: NDArray[Any], rows: Rows, values: NDArray[Any]) -> Numbers:
-        """Counts each partition's rows, without the newest, whose value in `column` is at most that in `values`."""
+        """Counts, for each partition, the rows whose `column` is at most the partition's value in `values`. Does not
+        count the newest row."""
         every, found = whole(rows, len(self.count)), np.zeros(len(rows), np.int8)
         last = self.count[every] - 1
         for number in range(int(last.max(initial=0))):
@@ -109,7 +109,6 @@ class Observations:
         self.count[rows] -= 1
 
     def _least_missed(self) -> Numbers:
-        """Returns the number of the row that is missed the least, never the first or newest."""
         at, committed = self.at, self.committed
         least, found = np.full(at.shape[1], np.inf), np.ones(at.shape[1], np.int8)
         is_commit = committed[1] != committed[0]

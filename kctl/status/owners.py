@@ -1,4 +1,4 @@
-"""The readers of partitions, one by one and in columns, for the rules."""
+"""The readers of partitions, one by one or in columns, as the rules need them."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Owner:
 
 
 class Owners:
-    """The owner of each of many partitions. Immutable; NaN: unknown."""
+    """The owner of each of many partitions. Immutable. NaN means unknown."""
 
     def __init__(self, owners: Sequence[Owner], numbers: Rows) -> None:
         """`numbers`: each partition's index into `owners`."""
@@ -52,8 +52,8 @@ class Owners:
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
-        """Makes columns from one owner per partition, or per group if `spread` repeats a group's value for its
-        partitions. `owners` may contain one object many times."""
+        """Makes columns from one owner per partition. With `spread`, `owners` has one per group, and `spread` repeats a
+        group's value for its partitions. `owners` may contain one object many times."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
         numbers = {each: number for number, each in enumerate(distinct)}

@@ -1,8 +1,8 @@
 """The rules for partitions: pure functions of observations in a time window. For the reasons see docs/status.md.
 
-The idea is Burrow's, the measures are not: micro-batches commit in jumps, so the rules compare silence with the trigger
-interval, the running batch and earlier intervals, and the lag after one commit with the lag after the next. Each rule
-judges all its partitions at once, because judging 100,000 one by one takes a thousand times as long.
+The idea is Burrow's. But micro-batches commit in jumps, so the rules compare silence with the trigger interval, the
+running batch and earlier intervals, and the lag after one commit with the lag after the next. Each rule judges all its
+partitions at once, because judging 100,000 one by one takes a thousand times as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,7 +43,7 @@ _MOST = int(np.iinfo(np.int64).max)
 
 @dataclass(frozen=True, slots=True)
 class StatusRules:
-    """The measures of the section `[status]`, in seconds."""
+    """Settings of the section `[status]`, in seconds."""
 
     window_seconds: float = 60.0
     hold_seconds: float = 5.0
@@ -53,7 +53,8 @@ class StatusRules:
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """Returns how many messages may remain, by the first `PATTERN=MESSAGES` that matches `group`; 0 without one."""
+    """Returns how many messages may remain, by the first of the `PATTERN=MESSAGES` in `settings` that matches `group`;
+    0 if none matches."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
@@ -71,7 +72,7 @@ def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
 
 
 def kept_seconds(cycle: Reals) -> Reals:
-    """Returns how long to keep observations, so that they reveal a reader that is only slightly too slow."""
+    """Returns how long to keep observations, to reveal a reader that is only slightly too slow."""
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
@@ -96,7 +97,8 @@ class _Case(NamedTuple):
     """How long messages may be pending without a commit."""
 
     def quiet(self, rows: Rows) -> Reals:
-        """Returns the silence up to the newest offsets, because missing observations are not the consumer's fault."""
+        """Returns how long the consumer was silent up to the newest offsets; it is not to blame for missing
+        observations."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
@@ -122,8 +124,8 @@ def judge(
 
 
 def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
-    """Returns how long messages may be pending without a commit: three cycles, but at most a cycle and the limit of a
-    batch, so that with a trigger of an hour a warning does not take three."""
+    """Returns how long messages may be pending without a commit: three cycles, or if that is shorter, one cycle and the
+    limit of a batch, so that a trigger of an hour does not delay a warning by three hours."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
     is_learned = ~np.isnan(owners.seconds("trigger_seconds")) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
@@ -173,7 +175,7 @@ def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds partitions where each removal brings the log start nearer to the committed offset."""
+    """Finds partitions where each removal of old messages brings the log start nearer to the committed offset."""
     seen = case.seen
     fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & ~np.isnan(seen.removed_at[0, rows])
     if not fits.any():
@@ -252,9 +254,9 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds rising lag, over the window and over longer and longer times while there are observations. Soon finds a
-    consumer that is much too slow; finds a slightly too slow one later, when the lag has risen more than it does
-    between two commits."""
+    """Finds rising lag: first over the window, then over longer and longer times, as far back as observations reach. A
+    consumer that is slightly too slow is found late, because the rise must exceed the growth of lag between two
+    commits."""
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
     cycle = np.maximum(np.maximum(case.cycle[rows], seen.interval_seconds[rows]), 1.0)
@@ -283,8 +285,8 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Returns whether the lag rises, and its least value in the first half of the window. A lag rises if it stayed
-    above the allowed lag, has clearly grown from the first half to the second, and still grows."""
+    """Returns whether the lag rises, and the least lag in the first half of the window. A lag rises if it stayed above
+    the allowed lag, has clearly grown from the first half to the second, and still grows."""
     # Compares halves, so that one dip does not hide a growing lag, and a burst that is being worked off does not look
     # like one. Compares lag right after commits, because every lag grows between commits.
     seen, kept = case.seen, case.seen.rows
@@ -347,8 +349,8 @@ _RULES: tuple[_Rule, ...] = (
 def growth_per_second(seen: History, span: Reals) -> Reals:
     """Returns the growth of the lag in messages per second; NaN before a second observation.
 
-    It is measured from the first commit in the window to the last, because lag always grows between commits. Without
-    two commits, it is measured over the whole window.
+    Measures from the first commit in the window to the last, because lag always grows between commits; without two
+    commits, over the whole window.
     """
     kept, has_two = seen.rows, seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)

@@ -1,4 +1,4 @@
-"""The age of a fleet's oldest unhandled message, in Kafka or the storage, and whether it is too great. Pure."""
+"""The age of a fleet's oldest unhandled message, in Kafka or the storage, and whether this age is too great. Pure."""
 
 from dataclasses import dataclass
 from math import inf
@@ -20,7 +20,7 @@ _MEMORY = _FALL_WINDOWS / _LEAST_FALL
 
 @dataclass(frozen=True, slots=True)
 class Unhandled:
-    """The age of the fleet's oldest unhandled message, without partitions that are paused on request."""
+    """The age of the fleet's oldest unhandled message. Partitions paused on request do not count."""
 
     seconds: float | None = 0.0
     limit_seconds: float = _LEAST_LIMIT_SECONDS
@@ -54,10 +54,10 @@ def limit_seconds(configured: float, cycle_seconds: float) -> float:
 class UnhandledTrend:
     """Judges the age of the oldest unhandled message over time.
 
-    The age grows by a second per second, and drops with each commit. So time is divided into windows of one cycle, and
-    the lows of the windows are compared. The age counts as falling once the lower of the last two lows is two windows
-    below the highest of `_MEMORY` windows. It no longer counts as falling once the lows have grown by a window, or have
-    fallen too slowly for `_MEMORY` windows.
+    The age grows by a second per second, and drops with each commit. So the lowest ages in windows of one cycle are
+    compared. The age counts as falling once the lower of the last two lows is two windows below the highest low of
+    `_MEMORY` windows. It no longer counts as falling once the lows have grown by a window, or have fallen too slowly
+    for `_MEMORY` windows.
     """
 
     def __init__(self, hold_seconds: float) -> None:
@@ -71,11 +71,10 @@ class UnhandledTrend:
         self._better_since: float | None = None
 
     def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
-        """Judges the age `seconds` at `now` (monotonic). If the age is not known completely (None), `is_late` stays
-        unchanged.
+        """Judges the age `seconds` at `now` (monotonic). If the age is unknown (None), `is_late` stays unchanged.
 
-        `is_late` ends once the age has been below the limit or falling for `hold_seconds`; if the age is less than one
-        window below the limit, for at least `_NEAR_WINDOWS` windows.
+        `is_late` ends once the age has been below the limit, or falling, for `hold_seconds`. If the age is less than
+        one window below the limit, this takes at least `_NEAR_WINDOWS` windows.
         """
         if seconds is None:
             self._last = Unhandled(None, limit, self._last.is_late)

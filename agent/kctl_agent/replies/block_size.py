@@ -51,7 +51,7 @@ class RecentDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """Messages of a storage by state, and bytes. For several storages, these are sums (None if one of the numbers is
+    """A storage's messages by state, and its bytes. For several storages, the numbers are sums (None if one of them is
     unknown), and `free_bytes` is the lowest."""
 
     storage: str | None = optional()

@@ -1,4 +1,4 @@
-"""`describe`: every method, with its parameters, deadline and whether it changes anything."""
+"""`describe`: every method, with its parameters, its deadline, and whether it changes anything."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Declares fields of replies: how they are encoded, their column of the command line and their metric. Also has
-`TopicPartition`, which several replies share, so that the command line can import it without them."""
+`TopicPartition`, so that the command line can import it without the replies that share it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class TopicPartition:
 
 
 class FieldMetric(NamedTuple):
-    """A counter's name ends with `_total`."""
+    """The metric of a field. The name of a counter ends with `_total`."""
 
     name: str
     sentence: str
@@ -27,7 +27,8 @@ class FieldMetric(NamedTuple):
 
 
 def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
-    """Declares a `FieldMetric`, or a `column` of `kctl rpc workers -o wide` with `digits` after the point."""
+    """Declares a field with a `FieldMetric`, or with a `column` of `kctl rpc workers -o wide` that has `digits` after
+    the point."""
     if metric:
         shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)

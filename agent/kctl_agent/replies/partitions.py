@@ -9,7 +9,7 @@ from kctl_agent.replies.fields import TopicPartition, age
 
 @dataclass(frozen=True, slots=True)
 class PartitionReply:
-    """`start` and `end` are the brokers' log start and end offset."""
+    """Offsets of a partition. `start` and `end` are the broker's log start and end."""
 
     topic: str
     partition: int
@@ -39,7 +39,7 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Counts from the committed offset to the end, as the master does, never negative. If nothing was ever committed,
+    """Returns the lag from the committed offset to the end, as the master does, never negative. Without a commit,
     counts from the log start (`earliest`) or the position (`latest`). None if an offset is unknown."""
     first = committed
     if first is None:

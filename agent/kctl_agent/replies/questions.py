@@ -1,5 +1,5 @@
 """Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for agents, master, HTTP and `kctl
-rpc`. Types and functions are given by name, so that a command imports only its own."""
+rpc`. Types and functions are given by name, so that a command imports only those it needs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _REDUCERS = "kctl.reduce.base"
 
 
 class Question(NamedTuple):
-    """With a `key` and no `reducer`, the rows of all replies are joined; the newest row of each key counts."""
+    """A question. If it has a `key` and no `reducer`, the answer joins the rows of all replies, and keeps the newest
+    row of each key."""
 
     title: str
     summary: str

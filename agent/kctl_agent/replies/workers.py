@@ -1,7 +1,6 @@
 """`workers`: what a worker, sinker, engine or attached application is doing.
 
-Each dataclass has a docstring, because Python makes one from the signature otherwise, and each `kctl status` imports
-them.
+Each dataclass has a docstring: otherwise Python makes one from the signature, which takes time in every `kctl status`.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class WaitingFor:
 
 @dataclass(frozen=True, slots=True)
 class UnreadPartition:
-    """`offset`: the first record that cannot be read; None if the whole partition cannot be read."""
+    """A partition that cannot be read. `offset`: the first record that cannot be read; None if no record can."""
 
     topic: str
     partition: int

@@ -1,5 +1,5 @@
-"""`/api/v1/…`: reads answer from the last snapshot and ask no process, except with `live=1`; operations change the
-fleet."""
+"""`/api/v1/…`: reads are answered from the last snapshot without asking a process, except with `live=1`; operations
+change the fleet."""
 
 from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip

@@ -28,7 +28,8 @@ _SILENCE_SECONDS = 15.0
 
 
 class Streams:
-    """All open event streams, on one event loop. `life` differs for each master, because event numbers restart."""
+    """All open event streams, on one event loop. `life` is part of event ids and differs for each master, because a new
+    master counts events from the start."""
 
     def __init__(self, source: SnapshotSource, life: str) -> None:
         self._source = source
@@ -45,8 +46,8 @@ class Streams:
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """Returns a stream that begins after the event `last_event_id`, with the first event if another master gave
-        that id, or without an id with the `recent` last events. Raises Busy."""
+        """Returns a stream that continues after the event `last_event_id`. If the id is another master's, the stream
+        begins with this master's first event; without an id, with the `recent` last events. Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -101,8 +102,8 @@ T = TypeVar("T")
 
 
 class Api:
-    """The last snapshot, live questions and shared answers for the API's routes, on one event loop. `life`
-    distinguishes this master from its successors."""
+    """What the API's routes share: the last snapshot, questions to the agents, and answers that callers within a second
+    share. Belongs to one event loop. `life` distinguishes this master from its successors."""
 
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
@@ -127,8 +128,8 @@ class Api:
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Returns the parameters of the question to ask, or None if the last snapshot, which covers only this host,
-        answers it. Raises HTTPException for an unknown host."""
+        """Returns the parameters of the question to put to the agents; None if the last snapshot, which covers only
+        this host, is enough. Raises HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
             try:
@@ -156,7 +157,7 @@ class Api:
 
     async def shared(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
         """Returns the result of `work` and its age in seconds. All callers within a second share it, so that many open
-        pages do not ask all hosts as often."""
+        pages ask the hosts only once."""
         now = self.source.clock()
         begun_at, until, found = self._shared.get(key, (now, -inf, None))
         if found is None or now > until:
@@ -195,7 +196,6 @@ class Api:
             self._asking -= 1
 
     def _share(self, key: Hashable, begun_at: float, done: asyncio.Future[Any]) -> None:
-        """Keeps a result for a while; drops a failure at once."""
         if done.cancelled() or done.exception() is not None:
             del self._shared[key]
             return
@@ -218,7 +218,7 @@ class Api:
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
         """Makes a response of `body` and the fields that every answer has, such as the main verdict. A live answer has
-        no tag, because the next one differs."""
+        no ETag."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,
@@ -235,7 +235,6 @@ class Api:
         return None if snapshot is None else self._tag(snapshot).encode()
 
     def _tag(self, snapshot: FleetSnapshot) -> str:
-        """Returns the ETag of a snapshot. It changes when the snapshot becomes too old, because the verdict changes."""
         old = "" if self.source.verdicts.current() is snapshot.verdict else "-old"
         return f'W/"{self._life}-{snapshot.sequence}{old}"'
 
@@ -249,7 +248,6 @@ def _host(process: str | None, own: str) -> str | None:
 
 
 def api_of(request: Request) -> Api:
-    """Returns the API of a request."""
     # As a FastAPI dependency, this would take a tenth of the time of a small answer.
     api: Api = request.app.state.api
     return api

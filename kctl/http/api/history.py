@@ -35,9 +35,9 @@ async def history(
     ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Returns the history of the fleet, or of the topic, partition, worker or group that you name; only the 20 groups
-    with the most lag have one. Steps are 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for the
-    last day. Each step has its minimum and maximum."""
+    """Returns the history of the fleet, or of the topic, partition, worker or group that you name. Only the 20 groups
+    with the most lag have a history. Steps are 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for
+    the last day. Each step has its minimum and maximum."""
     api = api_of(request)
     snapshot = api.latest()
     if same := api.unchanged(snapshot, if_none_match):
@@ -61,8 +61,6 @@ async def history(
 
 
 def _subject(topic: str | None, partition: int | None, worker: str | None) -> Subject:
-    """Returns the subject. A worker with a topic or partition, or a partition without a topic, gives one that does not
-    exist."""
     if worker is not None:
         return "worker", worker if topic is None and partition is None else None
     if partition is not None:

@@ -56,8 +56,7 @@ async def listed(
     field: str = "rows",
     completed: Callable[[Api, JsonObject, Rows], Rows] = lambda _api, _head, rows: rows,
 ) -> Response:
-    """Returns one page of a list, with the rows in `field`. `completed` adds fields that only the rows of this page
-    need."""
+    """Returns one page of a list, with the rows in `field`. `completed` adds fields to the rows of this page only."""
     api = api_of(request)
     snapshot = api.latest()
     question = api.asked(is_live=lists.live, is_local=lists.local, host=lists.host)

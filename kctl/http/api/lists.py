@@ -1,7 +1,5 @@
-"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`, …: the routes of questions.
-
-`kctl_agent.replies.questions` declares them, with rows and filters.
-"""
+"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`, …: a route for each question that
+`kctl_agent.replies.questions` declares with a path."""
 
 import os
 from collections.abc import Callable, Coroutine, Iterator
@@ -45,8 +43,6 @@ def _single(command: str) -> Callable[..., Coroutine[Any, Any, Response]]:
 
 
 def _list(command: str, declared: Question) -> Callable[..., Coroutine[Any, Any, Response]]:
-    """Makes the route of a question. FastAPI reads its parameters from its signature."""
-
     path, key = declared.path, Key.of(named(declared.sent), declared.rows, declared.key)
 
     async def read(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
@@ -101,8 +97,8 @@ async def log(
     process: str,
     after: Annotated[int | None, Query(ge=0, description="`next` of the previous answer.")] = None,
 ) -> JSONResponse:
-    """Returns log `text` of complete lines. `is_continued` is false if it does not follow the previous answer, for
-    example after a rotation."""
+    """Returns log `text` of complete lines. `is_continued` is false if the text does not follow the previous answer,
+    for example after a rotation."""
     api = api_of(request)
     supervised, process = api.latest().supervised, api.own_name(process)
     path = next((Path(each.log) for each in supervised if each.name == process), None)

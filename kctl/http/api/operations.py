@@ -52,7 +52,7 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 @router.post("/operations", summary="Submit an operation; the answer has its outcome", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """Submits an operation. 200: done. 202: in progress; ask for it by its `id`. 409: it failed or conflicts with
-    another one, and nothing changes any more. 504: it may still happen."""
+    another operation, and changes nothing any more. 504: it may still happen."""
     submitted = await _operations(request).submit(
         given.operation, given.params, _caller(request, given.caller), given.wait_seconds
     )
@@ -66,7 +66,7 @@ async def listed(request: Request) -> dict[str, Any]:
 
 @router.get("/operations/types", summary="The operations that you can submit, with their parameters")
 async def types(request: Request) -> dict[str, Any]:
-    """Lists the operations. One with the parameter `dry_run` can report what would happen without doing it."""
+    """Lists the operations. An operation with the parameter `dry_run` can report what would happen without doing it."""
     found = _operations(request).types.values()
     return {"rows": [described(each) for each in found if each.changes]}
 
@@ -77,7 +77,7 @@ async def types(request: Request) -> dict[str, Any]:
     responses=_RESPONSES,
 )
 async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns the operation's state. kctl undoes what it can; when the operation ends, its message names what
+    """Cancels an operation; returns its state. kctl undoes what it can; when the operation ends, its message names what
     remains."""
     return _answer(_operations(request).cancel(id, _caller(request)))
 
@@ -88,7 +88,8 @@ async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns an operation. Results of operations that change nothing, such as `stack`, need a token that may act."""
+    """Returns an operation. If the operation changes nothing, such as `stack`, its result is shown only for a token
+    that may act."""
     operations = _operations(request)
     found = operations.find(id)
     is_question = found.name in operations.types and not operations.types[found.name].changes

@@ -1,6 +1,6 @@
 """Filters rows of a list and divides them into pages. Pure.
 
-A page continues after the last row's key, so no row is skipped or repeated if others appear or disappear in between.
+A page continues after the last row's key, so no row is skipped or repeated if other rows appear or disappear.
 """
 
 from __future__ import annotations

@@ -42,7 +42,7 @@ def plain(servers: str) -> ClusterAccess:
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to the cluster of a context in `file`. Reads secrets from files. Raises ConfigError,
+    """Returns the access to the cluster of a context in `file`, with secrets from files. Raises ConfigError,
     UsageError."""
     from kctl.config.load import contexts  # takes 17 ms, which `-b` alone does not need
 
@@ -54,13 +54,12 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to a fleet's cluster. Reads secrets from files. Raises ConfigError."""
+    """Returns the access to a fleet's cluster, with secrets from files. Raises ConfigError."""
     return _secured(config.kafka, "kafka", config.path, env)
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to a cluster of the configuration file `path`. Reads secrets from files. Raises
-    ConfigError."""
+    """Returns the access to a cluster of the configuration file `path`, with secrets from files. Raises ConfigError."""
     return _secured(cluster, f"clusters.{name}", path, env)
 
 
@@ -89,7 +88,7 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """Checks that not all users can read the key's file, which OpenSSL reads without this check. Raises ConfigError."""
+    """Checks that not all users can read the key's file; OpenSSL does not check this. Raises ConfigError."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:

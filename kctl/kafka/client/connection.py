@@ -1,6 +1,6 @@
 """A connection to a cluster: sends requests to many brokers at once, under one deadline.
 
-kafka-python's admin client asks brokers one after another, raises the first error of a partition and drops the other
+kafka-python's admin client asks brokers one after another, and after the first error of a partition drops all other
 answers. This module starts no thread: kafka-python's loop runs on the calling thread while it waits.
 """
 
@@ -56,7 +56,7 @@ class Deadline:
 
     @property
     def may_retry(self) -> bool:
-        """Whether to ask again: only in the first half of the time, which leaves time to report the failure."""
+        """Whether to ask again: only in the first half of the time, so that the failure can be reported in time."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property
@@ -67,7 +67,7 @@ class Deadline:
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """Keeps the last bytes before a broker closes the connection, such as its report of a wrong password."""
+    """Keeps what a broker sends just before it closes the connection, such as the report of a wrong password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         # kafka-python 3.0 drops bytes that arrive together with the end of a connection.
@@ -268,12 +268,13 @@ def _settings(timeout_seconds: float) -> dict[str, Any]:
 
 class _Coordinators:
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """`takes_only_broker`: whether a single broker is the coordinator without a request, until `forget`."""
+        """`takes_only_broker`: whether a cluster's only broker counts as coordinator without being asked, until
+        `forget`."""
         self._known: dict[str, int] = {}
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """Forgets coordinators. From now on even a single broker is asked for them."""
+        """Forgets coordinators, and from now on asks for them even if there is only one broker."""
         self._takes_only_broker = False  # the request creates a missing offsets topic
         self._known.clear()
 

@@ -1,5 +1,5 @@
 """Diagnoses a failed connection to a bootstrap server by trying other protocols, because a Kafka listener that receives
-the wrong protocol just closes."""
+the wrong protocol closes the connection without a reason."""
 
 import socket
 import ssl
@@ -18,7 +18,7 @@ _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out
 
 
 def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
-    """Returns the error that explains `problem`, the failure of the connection. May take a few times `seconds`."""
+    """Returns the error that explains why the connection failed with `problem`. May take a few times `seconds`."""
     text = str(problem)
     at = access.named
     if isinstance(problem, errors.IllegalSaslStateError):

@@ -1,4 +1,4 @@
-"""The layout of topics: their partitions over brokers, and their settings."""
+"""Topics: which brokers have their partitions, and their settings."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic with its partitions. If `error_code` is not 0, the topic has no partitions here."""
+    """A topic with its partitions, which are missing here if `error_code` is not 0."""
 
     name: str
     topic_id: str | None
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """How many partitions a broker leads and stores, and how many stored ones are not in sync."""
+    """How many partitions a broker leads, how many replicas it stores, and how many of these are not in sync."""
 
     leaders: int
     replicas: int

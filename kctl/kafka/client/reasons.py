@@ -58,7 +58,7 @@ def name_of_code(code: int) -> str | None:
 
 
 def failure(error: BaseException, what: str) -> KctlError:
-    """Returns our error for a client's `error` about `what`; a KctlError unchanged."""
+    """Returns our error for a client's `error` about `what`; returns a KctlError unchanged."""
     if isinstance(error, KctlError):
         return error
     for kinds, ours, advice in _KINDS:

@@ -1,5 +1,5 @@
-"""Polls a cluster's groups: state, members, committed offsets, log ends and starts. It skips a broker that does not
-answer for the rest of the poll, so that the broker costs one time-out."""
+"""Polls a cluster's groups: state, members, committed offsets, log ends and starts. If a broker does not answer, the
+rest of the poll skips this broker, so that it costs only one time-out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TOPICS_SECONDS = 5.0
 
 class ClusterReader:
     """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`.
-    Connects at the first poll, and again after a broker did not answer."""
+    Connects at the first poll, and again after a poll in which a broker did not answer."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ClusterReader:
         wants_topic: Callable[[str], bool] = lambda _: True,
         add_more: Callable[[ClusterReading], None] = lambda _: None,
     ) -> None:
-        """`wants_topic` filters committed topics. `add_more` adds groups that Kafka does not know, before their logs
-        are read."""
+        """`wants_topic` filters the topics of committed offsets. `add_more` adds groups that Kafka does not know; it is
+        called before logs are read."""
         self._access = access
         self._timeout_seconds = timeout_seconds
         self._groups = AllGroups() if groups is None else groups
@@ -121,7 +121,6 @@ class ClusterReader:
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
 
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
-        """Leaves out unwanted topics."""
         # Looks at distinct topics, because thousands of groups read a few topics, usually all wanted.
         topics = {topic for each in committed.values() for topic, _ in each.topics}
         unwanted = {topic for topic in topics if not self._wants_topic(topic)}
@@ -136,8 +135,8 @@ class CommittedReader:
     def read(
         self, connection: ClusterConnection, groups: Mapping[int, list[str]]
     ) -> dict[str, GroupOffsets | KctlError]:
-        """Returns the committed offsets of each group, or its error. Leaves out partitions that have no offset.
-        `groups` are by coordinator."""
+        """Returns the committed offsets of each group, or its error. `groups` are by coordinator. Leaves out partitions
+        that have no offset."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
         found: dict[str, GroupOffsets | KctlError] = {}
         for (node, names), answer in zip(groups.items(), connection.ask_each(requests), strict=True):

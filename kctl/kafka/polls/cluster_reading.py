@@ -13,7 +13,8 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll's answers. If an entry is missing, it was not answered this time. `errors`: part -> reason."""
+    """One poll's answers. A missing entry means no answer in this poll, except in `groups` (see `is_listed_in_full`).
+    `errors` maps parts to reasons."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
@@ -58,7 +59,7 @@ class ClusterReading:
                     self.failed(part, error)
 
     def failures(self) -> dict[str, str]:
-        """Returns `errors`. If single partitions failed, the first of their errors is added under `offsets`."""
+        """Returns `errors`. If single partitions failed, adds the first of their errors under `offsets`."""
         if not self.unanswered or "offsets" in self.errors:
             return self.errors
         (topic, partition), error = next(iter(self.unanswered.items()))

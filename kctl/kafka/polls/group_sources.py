@@ -1,8 +1,8 @@
-"""Finds the groups for a `ClusterReader`, all or by name, and which of them are gone.
+"""Finds the groups for a `ClusterReader`, all or by name, and detects which groups are gone.
 
-A new coordinator sees only records below the high watermark until its followers have fetched once more: in a cluster of
-three, brokers denied groups for two seconds after a failover, in lists, descriptions and offsets. A process that has
-just started cannot know whether a coordinator is new.
+A new coordinator sees only records below the high watermark until its followers have fetched once more. After a
+failover, brokers of a cluster of three denied groups for two seconds. A process that has just started cannot know
+whether a coordinator is new.
 """
 
 import time
@@ -32,15 +32,14 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as existing, because a broker that denies them may have just taken over."""
+        """Treats groups as existing even if a broker denies them, because this broker may have just taken over."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """Forgets which coordinators are known, because a broker with the same number may have restarted."""
+        """Forgets the coordinators but not the groups, because a broker with the same number may have restarted."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
-        """Records the coordinators of listed groups."""
         self._coordinators |= {name: group.coordinator for name, group in listed.items()}
 
     def of(self, listed: Mapping[str, ListedGroup]) -> list[str]:

@@ -1,4 +1,5 @@
-"""Reads ends and starts of groups' logs: ListOffsets to each leader, Metadata if leaders may have changed."""
+"""Reads the ends and starts of groups' logs. Sends ListOffsets to each leader, and Metadata if leaders may have
+changed."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -51,11 +52,12 @@ class LogReader:
         self._keys = PartitionKeys()  # drops keys of deleted topics
 
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
-        """Adds log offsets to `reading`, which has the committed ones. Skips `silent` brokers, and adds those that do
-        not answer.
+        """Adds log offsets to `reading`, which already has the committed ones. Skips `silent` brokers, and adds to
+        `silent` those that do not answer.
 
-        Each poll asks again for topics with a missing or leaderless partition. After an error of a partition, such as a
-        new leader, the poll asks at once and reads the logs again. Raises KctlError if no broker answered.
+        Each poll requests Metadata of topics with a missing or leaderless partition. If a partition has an error, such
+        as a new leader, the poll requests Metadata at once and reads the logs again. Raises KctlError if no broker
+        answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)
@@ -75,7 +77,6 @@ class LogReader:
         self._report_topics(reading)
 
     def _refresh(self, connection: ClusterConnection, names: set[str]) -> bool:
-        """Asks for the Metadata of topics not yet asked for in this poll; returns whether anything changed."""
         if names <= self._asked:
             return False
         connection.deadline.renew()

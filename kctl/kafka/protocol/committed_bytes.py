@@ -1,6 +1,6 @@
 """Decodes committed offsets from the bytes of OffsetFetch responses. Pure. Encoding: KIP-482.
 
-kafka-python makes an object of each offset, which for 100,000 offsets takes ten times as long as everything else.
+kafka-python makes an object of each offset. For 100,000 offsets this takes ten times as long as the rest of a poll.
 """
 
 from __future__ import annotations
@@ -135,7 +135,6 @@ def _topics(body: bytes, at: int) -> tuple[list[tuple[str, tuple[int, ...], NDAr
 
 
 def _plain(body: bytes, at: int, count: int) -> tuple[tuple[int, ...], NDArray[np.intp], int] | None:
-    """Decodes a topic's entries if all have the same length, without metadata and tagged fields; else returns None."""
     end = at + _PLAIN_BYTES * count
     block = body[at:end]
     if len(block) < end - at:

@@ -27,8 +27,8 @@ _NONE = CountedGroup("", 0, None, 0), (0, 0)
 
 
 class CountedResponses:
-    """Decodes one coordinator's responses, poll by poll. Parses only changed groups, because there may be tens of
-    thousands."""
+    """Decodes one coordinator's responses, poll by poll. Parses only groups that have changed, because a coordinator
+    may have tens of thousands."""
 
     def __init__(self) -> None:
         self._body = b""

@@ -1,8 +1,7 @@
 """Requests that return their responses as bytes, for responses with 100,000 rows.
 
-kafka-python asks the request for its header, and the header for a class that decodes the response; the class here
-decodes nothing. Other functions decode Kafka's flexible encoding (KIP-482) piece by piece; each also returns where the
-next piece begins. Pure.
+A request's header names the class that decodes the response; the class here decodes nothing. The functions decode
+Kafka's flexible encoding (KIP-482) piece by piece; each also returns where the next piece begins. Pure.
 """
 
 import struct
@@ -17,7 +16,8 @@ class RawResponse(NamedTuple):
 
 
 class Raw:
-    """A kafka-python request answered by a `RawResponse`. It may be sent many times, and encodes its body once."""
+    """A kafka-python request whose response stays undecoded (`RawResponse`). It may be sent many times, and encodes its
+    body once."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
@@ -44,7 +44,8 @@ class Raw:
 
 
 class KeptRequests:
-    """Keeps the last poll's requests, because for thousands of groups encoding takes as long as reading the answer."""
+    """Keeps encoded requests for the next poll, because for thousands of groups encoding takes as long as reading the
+    answer."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[list[str], Raw]] = {}
