@@ -124,13 +124,14 @@ class _Kind:
 
     @property
     def capacity(self) -> Capacity:
-        """The capacity of one process, measured with the current number of processes or, if unknown, with any."""
+        """The capacity of one process, measured at the current number of processes or, if that is unknown, at any
+        number."""
         now = self._now
         return now if now.per_second is not None else capacity(self._batches.moments(), self._full)
 
     @property
     def useless(self) -> _Rise | None:
-        """The last rise, if it has brought less than half of the expected gain."""
+        """The last increase of the number of processes, if it has brought less than half of the expected gain."""
         last, count, each = self._rise, self._count, self._now.per_second
         if last is None or (self._at < last.useless_until and last.before <= count < last.after):
             return last
@@ -284,7 +285,8 @@ def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
 
 
 def _first(sample: Sample, of_workers: _Finding, of_sinkers: _Finding) -> _Finding:
-    """Returns the more important finding: the one on workers, unless only the sinkers need attention."""
+    """Returns the finding to report: a failing handler first. Advice on sinkers comes before advice on workers, unless
+    the latter is urgent and the storage is not full."""
     if sample.failing:
         return _Finding(Answer.HANDLER, sample.failing)
     if of_sinkers.answer is not Answer.KEEP and (sample.full or of_workers.answer not in _URGENT):

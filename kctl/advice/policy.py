@@ -79,9 +79,9 @@ class Expectation:
     def outcome(
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
-        """Returns whether the last advised change had the expected effect, with a sentence; None until this is
-        known. `waiting` is the number of pending messages, None while the effect cannot be judged; `allowed` of them
-        are normal."""
+        """Returns whether the last advised change had the expected effect, with a sentence; None until this is known.
+        `waiting` is the number of pending messages, None while the effect cannot be judged; up to `allowed` are
+        normal."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None

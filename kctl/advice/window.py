@@ -23,8 +23,8 @@ _MOST_ERROR = 0.2
 
 
 def moments(batches: int, rows: int, seconds: float) -> Reals:
-    """Returns sums over batches of which only the totals are known, as if all were equal: number, rows, seconds,
-    rows², rows * seconds, seconds². Several such arrays can be added."""
+    """Returns sums over batches: number, rows, seconds, rows², rows * seconds, seconds². Only totals are known, so the
+    batches count as equal. Several such arrays can be added."""
     return np.array([batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches])
 
 
@@ -94,7 +94,7 @@ class Arrivals:
 
 @dataclass(slots=True)
 class BatchWindow:
-    """The batches of all processes of one kind, by the number of processes when each batch ended."""
+    """The batches of all processes of one kind, grouped by how many processes ran when each batch ended."""
 
     window_seconds: float
     _buckets: deque[tuple[float, int, Reals]] = field(default_factory=deque)

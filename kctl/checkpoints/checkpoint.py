@@ -83,9 +83,9 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
-    Costs two listings and four files, besides a possibly long listing of `state/`. If `last` had no findings and
-    nothing was planned or committed since, returns `last` after two listings and a stamp, which reveals a recreated or
-    restored checkpoint.
+    Costs two listings and four files, and with `with_state` a listing of `state/`, which may be long. Returns `last` if
+    it had no findings and nothing was planned or committed since. This costs two listings and one stamp, which reveals
+    a recreated or restored checkpoint.
     """
     with reading(folder):
         try:
@@ -211,8 +211,8 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Checks the newest entry against the previous one, at whose offsets Spark starts the newest batch. Returns
-        None if a source is missing."""
+        """Checks the newest entry of `offsets/` against the previous entry, at whose offsets the newest batch starts.
+        Returns None if a source is missing."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:
             is_async = planned - 1 not in self._commits
@@ -241,7 +241,7 @@ class _Reader:
         return newest
 
     def _check_state(self, version: int, newest: Planned | None) -> None:
-        """Checks that each state store has the version that the next batch reads: batch N reads version N."""
+        """Checks that each state store has the version that the next batch reads (N for batch N)."""
         versions: defaultdict[str, int] = defaultdict(int)
         for file in self._folder.subfolder("state").files():
             found = _STATE.fullmatch(file.name)

@@ -128,8 +128,8 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """Returns the time of each last processed record, in seconds. Omits offsets outside the log, and records that
-    cannot be read in time."""
+    """Returns the time of each partition's last processed record, in seconds. Omits records that cannot be read in
+    time."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset

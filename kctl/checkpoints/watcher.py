@@ -1,7 +1,7 @@
 """Watches checkpoints: reads each periodically and adds it as a group to its cluster's polls.
 
-A hanging store delays only checkpoints of the same mount or bucket: each mount or bucket has a few threads, which
-outlast a reload and end with the process.
+Each mount or bucket has a few threads of its own, so one that hangs does not delay the others. The threads outlast a
+reload.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ class _Seen:
 
 
 class _Store:
-    """The threads of a mount or bucket. A hanging checkpoint keeps its thread, so no other thread reads it."""
+    """The threads of a mount or bucket. If reading a checkpoint hangs, its thread waits, and no other thread reads
+    it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -63,8 +64,8 @@ class _Store:
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """Calls `read` periodically. `intervals` has the seconds between two reads of each checkpoint; if empty, the
-        threads end."""
+        """Calls `read` periodically. `intervals` has the seconds between two reads of each checkpoint; if it is empty,
+        the threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
@@ -98,7 +99,6 @@ class CheckpointWatcher:
     """Reads checkpoints on its own threads; any thread may take its results."""
 
     def __init__(self, watched: Mapping[str, CheckpointSection]) -> None:
-        """`watched` has each checkpoint by the group that represents it."""
         self._watched = watched
         self._seen: dict[str, _Seen] = {}
         self._errors: dict[str, str] = {}
@@ -119,7 +119,7 @@ class CheckpointWatcher:
             self._stores.setdefault(name, _Store()).serve(self._read, intervals)
 
     def close(self) -> None:
-        """Ends the threads without waiting: each ends once it has an answer."""
+        """Ends the threads without waiting: each ends once its current read has returned."""
         for store in self._stores.values():
             store.serve(self._read, {})
 
@@ -132,8 +132,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group with the offsets of its newest committed batch. If the section names
-        topics, all others are in another cluster."""
+        """Adds each checkpoint as a group with the offsets of its newest committed batch. If its section names topics,
+        offsets of other topics are added as those of another cluster."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

@@ -94,7 +94,8 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """Parses `words` by the options of a command. `path` is what was typed before them. Raises UsageError."""
+    """Parses `words` by the options of a command. `path` has the words before them, such as `kctl rpc`. Raises
+    UsageError."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)

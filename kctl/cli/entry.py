@@ -1,7 +1,7 @@
-"""Finds the command of a command line, and runs it to an exit code; an error becomes one sentence.
+"""Finds and runs the command of a command line; prints an error as one sentence.
 
-Commands are imported when used, because importing all takes longer than most commands. argparse parses them: the
-smallest command took 358 ms with Typer 0.29, and takes 64 ms now.
+Commands are imported when used, because importing all takes longer than most commands. They use argparse: the smallest
+command took 358 ms with Typer 0.29, and takes 64 ms now.
 """
 
 import gc
@@ -88,7 +88,7 @@ def run_process() -> int:
 
 
 def _import_msgspec() -> None:
-    """Imports msgspec without typing_extensions, which it does not need since Python 3.11: saves 4 % of `kctl rpc`."""
+    """Imports msgspec without typing_extensions, which it does not need: saves 4 % of the time of `kctl rpc`."""
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # makes its import fail
         importlib.import_module("msgspec")
@@ -182,7 +182,6 @@ def tree() -> CommandGroup:
 
 
 def _dispatched(options: Mapping[str, str], words: Sequence[str], env: Mapping[str, str]) -> int:
-    """Runs the command in `words`; `options` precede it. Returns the exit code. Raises KctlError, AgentError."""
     known = {name for option in _OPTIONS for name in option.names} | {"-h", "--help"}
     if unknown := [option for option in options if option not in known]:
         raise UsageError(f"kctl does not accept {clean(unknown[0])} before a command; see `kctl --help`")
@@ -213,7 +212,6 @@ def _carried_out(node: Command, path: str, words: Sequence[str], config: str | N
 
 
 def _show(node: Command | CommandGroup, path: str, *, is_asked: bool) -> int:
-    """Prints a help page; if the user did not ask for it, on stderr and with exit code 2."""
     from kctl.cli.help import page  # with shutil and textwrap, 5 ms
 
     echo(page(node, path), is_error=not is_asked)

@@ -57,8 +57,7 @@ def confirm(question: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Asks on stderr; returns whether the answer on stdin is `y` or `yes`. On Ctrl-C ends the line and raises
-    KeyboardInterrupt."""
+    """Asks on stderr; returns whether the answer on stdin is `y` or `yes`. Raises KeyboardInterrupt on Ctrl-C."""
     sys.stdout.flush()
     try:
         sys.stderr.write(f"{clean(question)} [y/N] ")

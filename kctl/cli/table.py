@@ -48,7 +48,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """Returns a `%` format for the cells, and the cells, heading first. There may be 100,000."""
+    """Returns a `%` format for the cells, and the cells, heading first. There may be 100,000 cells."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)

@@ -95,7 +95,7 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields a sentence for each section whose cluster does not exist or that would share a group."""
+    """Yields a sentence for each checkpoint whose cluster does not exist, or whose group's name is already taken."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name

@@ -1,5 +1,5 @@
-"""Shows the settings of a configuration without secrets, and compares two configurations, with the time when each
-change takes effect."""
+"""Shows the settings of a configuration without secrets. Compares two configurations, and shows when each change takes
+effect."""
 
 from dataclasses import Field, dataclass, fields
 from typing import Any

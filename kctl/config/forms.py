@@ -1,4 +1,4 @@
-"""The types of settings: the form of a text, bounds, secrecy, and when a change takes effect. Also describes them in
+"""The types of settings: the form of a text, bounds, secrecy, and when a change takes effect. Describes them in
 words."""
 
 from collections.abc import Mapping
@@ -30,8 +30,8 @@ class Effect(StrEnum):
 
 
 class Form(NamedTuple):
-    """A regular expression that must match the whole text, and its description for errors. `Meta` would compile the
-    expression at once and double the time of importing the settings."""
+    """A regular expression that must match the whole text, and its description for errors. msgspec's `Meta` would
+    compile the expression at once, which doubles the time of importing the settings."""
 
     pattern: str
     words: str
@@ -42,7 +42,7 @@ class Secrecy(Enum):
 
 
 class Unit(StrEnum):
-    """The unit of a number whose name does not end with it."""
+    """The unit of a number, if the setting's name does not end with the unit."""
 
     RECORDS = "records"
     MESSAGES = "messages"
@@ -56,7 +56,7 @@ SECRET = Secrecy.SECRET
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A table of kctl.toml. `effect` is for settings whose type declares none."""
+    """A table of kctl.toml. `effect` applies to settings whose type does not declare one."""
 
     effect: ClassVar[Effect] = FLEET
 
@@ -95,12 +95,12 @@ def default_of(setting: Field[Any]) -> Any:
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """Returns a mark of this kind in an annotated type: bounds, secrecy, effect or unit."""
+    """Returns the annotation of class `of` from an annotated type: bounds, secrecy, effect or unit."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 
 def plain(kind: Any) -> Any:
-    """Returns the type without annotations and items: `tuple` for `Annotated[tuple[Path, ...], …]`."""
+    """Returns the type without annotations and item types: `tuple` for `Annotated[tuple[Path, ...], …]`."""
     return get_origin(_bare(kind)) or _bare(kind)
 
 
@@ -116,7 +116,8 @@ def kind_words(kind: Any) -> str:
 
 
 def allowed(kind: Any) -> str:
-    """Describes the allowed values, such as `a whole number from 0 to 65535`; without limits as `kind_words`."""
+    """Describes the allowed values, such as `a whole number from 0 to 65535`. Without limits, describes the type like
+    `kind_words`."""
     words, bounds = kind_words(kind), mark(kind, Meta) or Meta()
     if plain(kind) is tuple:
         item = allowed(items(kind)[0])

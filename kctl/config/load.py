@@ -1,6 +1,8 @@
-"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority. Also
-loads the configuration of `kctl exporter`, whose file needs clusters but no fleet, and `[contexts.NAME]`, clusters
-for `kctl kafka`."""
+"""Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority.
+
+Also loads the configuration of `kctl exporter`, whose file needs clusters but no fleet, and the sections
+`[contexts.NAME]`, the clusters of `kctl kafka`.
+"""
 
 import json
 import os
@@ -39,8 +41,8 @@ def variable(name: str) -> str:
 
 
 class Findings:
-    """Collects settings by `section.key` or `contexts.NAME.key`, and mistakes, one sentence each, so that all can be
-    reported at once. Relative paths are relative to the folder of `path`."""
+    """Collects settings as `section.key` or `contexts.NAME.key`. Also collects mistakes, one sentence each, so that all
+    can be reported at once. Relative paths are relative to the folder of `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -65,7 +67,7 @@ class Findings:
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
-        """Reports an unknown word. The settings of the nearest known word then do not count as missing."""
+        """Reports an unknown word. The nearest known word was probably meant: its settings do not count as missing."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -175,7 +177,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     """Reads and checks a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
 
     Relative paths are relative to the file's folder and become absolute. Raises ConfigError with all mistakes, one per
-    line; for root also if the file or a folder of the fleet belongs to another user.
+    line; as root, also if the file or a folder of the fleet belongs to another user.
     """
     path = path.absolute()
     document = read_document(path)
@@ -247,7 +249,8 @@ def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Reads a file and checks only its syntax. Raises ConfigError, for root also for another user's file."""
+    """Reads a file and checks only its syntax. Raises ConfigError; as root, also if the file belongs to another
+    user."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())
@@ -291,10 +294,9 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]` the cluster is that of
-    `[kafka]`. With `servers` the cluster is at these brokers, unencrypted, and `path` may be None. Raises
-    ConfigError, also if there is no cluster, if the file names clusters besides `servers`, or if a checkpoint has no
-    cluster."""
+    """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]` the cluster is that of `[kafka]`.
+    With `servers` the cluster is at these brokers, unencrypted, and `path` may be None. Raises ConfigError, also if
+    there is no cluster, or if both `servers` and the file name one."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

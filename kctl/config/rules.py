@@ -1,5 +1,5 @@
-"""The rules for settings that depend on each other; each message names all settings concerned. For a table, also
-checks its location and rejects settings that do not apply to it."""
+"""Checks settings that depend on each other; each message names all settings concerned. For a table, also checks its
+location and rejects settings that do not apply to it."""
 
 import re
 from collections.abc import Iterator

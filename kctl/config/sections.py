@@ -1,7 +1,7 @@
 """The sections of kctl.toml: each field is a key, with its type and bounds, its default, and a sentence below it.
 
-`load`, docs/configuration.md and the JSON Schema derive from it. The section, or a setting's type, declares when a
-change takes effect (`effects`).
+`load`, docs/configuration.md and the JSON Schema derive from these classes. A section, or a setting's type, declares
+when a change takes effect.
 """
 
 # Without `from __future__ import annotations`, so that a field's type is a type, not a text that must be evaluated.
@@ -502,7 +502,7 @@ class LogSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A checked configuration: its sections in the order of the page of settings. `sources` maps each `section.key` to
+    """A checked configuration: its sections in the order of docs/configuration.md. `sources` maps each `section.key` to
     where its value came from: `default`, `file`, the name of an environment variable, or `flag`."""
 
     path: Path

@@ -24,8 +24,8 @@ def dead_letters_of(table: Path) -> Path:
 
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yields the local folders that a table of mode `lake` depends on, each with its setting: rows and dead letters
-    with their logs and plans, and their parent."""
+    """Yields the local folders of a table of mode `lake`, each with its setting: the parent folder, and those of rows
+    and dead letters with their logs and plans."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
         for each in (table, dead_letters_of(table)):

@@ -1,6 +1,6 @@
 """Converts a setting's value from TOML, or from the text of a variable or flag, to its type, and checks it.
 
-An invalid value raises a plain ValueError; `Findings` makes the sentence.
+An invalid value raises a plain ValueError; `Findings` writes the message.
 """
 
 import math
@@ -32,7 +32,7 @@ def shown(setting: Field[Any], value: Any) -> Any:
 
 
 def _shown_entry(name: str, text: str) -> str:
-    """Hides a secret entry as Spark does: a text that mentions a secret, such as Java options, is hidden as a whole."""
+    """Hides a secret entry. Like Spark, hides the whole text if it mentions a secret, as Java options may."""
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
     return HIDDEN if is_secret and text else shown_url(text)
 
@@ -57,7 +57,7 @@ def shown_url(url: str) -> str:
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
     """Converts a value from TOML: a path to Path, a list to a tuple, and an integer to a float if the setting is a
-    number. Raises ValueError."""
+    float. Raises ValueError."""
     if isinstance(value, Mapping):
         value = _flattened(value)
     try:
@@ -70,7 +70,7 @@ def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> A
 
 
 def from_text(setting: Field[Any], text: str) -> Any:
-    """Converts a value from a variable or flag; lists and tables are separated by commas. Raises ValueError."""
+    """Converts a value from a variable or flag; commas separate the items of lists and tables. Raises ValueError."""
     kind, text = plain(setting.type), text.strip()
     given = [item.strip() for item in text.split(",") if item.strip()]
     if kind is tuple:

@@ -1,5 +1,4 @@
-"""The audit of the demo: every produced offset must be stored exactly once. `record` is its handler, which records and
-acknowledges each message."""
+"""The audit of the demo: every produced offset must be stored exactly once. `record` is the demo's handler."""
 
 from __future__ import annotations
 
@@ -24,8 +23,8 @@ Place = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class Audit:
     """Counts of messages. `stored` are in the storage, handled, or dead letters. `lost` are missing below the stored
-    offset, `not_stored` above it. `duplicated` are in the storage twice, or there although handled. `handled` counts
-    each message once, `handled_again` the repeats."""
+    offset, `not_stored` are missing above it. `duplicated` are in the storage twice, or although handled. `handled`
+    counts each message once, `handled_again` the repeats."""
 
     produced: int
     stored: int
@@ -38,7 +37,7 @@ class Audit:
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Audits a table, which it reads with delta-rs; delta-rs wrote none of its files. Raises StorageUnusable."""
+    """Audits a table by reading it with delta-rs, which has not written the table's files. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
     with storage.table.latest() as table:

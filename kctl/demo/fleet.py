@@ -118,7 +118,7 @@ class DemoFleet:
         return open_lake(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
-        """Starts the master, which stops cleanly if the calling thread or the process ends without `stop`."""
+        """Starts the master, which stops cleanly if the calling thread or this process ends without `stop`."""
         self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(

@@ -78,8 +78,8 @@ class KafkaBroker:
     """A broker with all its files in `directory`: data/, server.properties, broker.log. A formatted directory is reused
     with its topics and groups.
 
-    The first start chooses the ports; later starts reuse them. Ctrl-C does not reach the process. It gets SIGKILL when
-    the *thread* that called `start` ends.
+    The first start chooses the ports; later starts reuse them. Ctrl-C does not reach the process, which gets SIGKILL
+    when the *thread* that called `start` ends.
     """
 
     heap = "512m"
@@ -112,7 +112,7 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Formats a new data directory, starts the broker, and returns when it answers (2 to 3 s). Raises StartError
-        with the end of its log, JarsMissing, JavaMissing."""
+        (with the end of the broker's log), JarsMissing, JavaMissing."""
         broker, controller = self._ports or two_free_ports()
         self.launch((self._port or broker, controller))()
 
@@ -149,8 +149,8 @@ class KafkaBroker:
         self.stop()
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
-        """Starts the broker and returns a function that waits for its answer, because brokers of a cluster answer
-        only once most of them run. Both raise what `start` raises."""
+        """Starts the broker and returns a function that waits until it answers. Launch all brokers of a cluster first:
+        they answer only once most of them run. Both functions raise what `start` raises."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -239,7 +239,7 @@ def two_free_ports() -> tuple[int, int]:
 
 def free_ports(count: int) -> list[int]:
     """Returns different free TCP ports of 127.0.0.1; a later call may return the same ports. They are below the
-    kernel's ephemeral ports (32768 and up), which a client's outgoing connection could take while a broker is down."""
+    kernel's ephemeral ports (32768 and up), which an outgoing connection could take while a broker is down."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 

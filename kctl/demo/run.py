@@ -359,8 +359,7 @@ def _waiting(storage: Storage) -> int:
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
-    """Audits the storage, which is a table if there is an `owner`. Returns None if a part has ended and the storage
-    is unreadable."""
+    """Audits the storage; returns None if it is unreadable because a part has ended."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
         if owner is not None:

@@ -1,7 +1,7 @@
-"""Downloads jars with the Apache Ivy in PySpark's wheel, so that kctl contains no registry address.
+"""Downloads jars with Apache Ivy, which is part of PySpark's wheel, so that kctl contains no registry address.
 
 KCTL_MAVEN_REPOSITORY may name another repository (an http(s) or file URL, or a folder, in Maven's layout). Ivy follows
-no dependencies and checks no checksums: the lock names all jars, and `fetch_jars` verifies their bytes.
+no dependencies and checks no checksums: the lock names all jars, and `fetch_jars` verifies them.
 """
 
 import fcntl
@@ -29,10 +29,10 @@ def fetch(
 
 
 def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = None, *, verify: bool = False) -> int:
-    """Fetches jars into the cache, one fetcher at a time; returns how many were downloaded. A jar is downloaded next to
-    its place, verified by sha256, and renamed into place, so that a cached file is complete even after a power cut.
+    """Fetches jars into the cache, one fetcher at a time; returns how many were downloaded. A jar is verified by sha256
+    and then renamed into place, so that a cached file is complete even after a power cut.
 
-    If none is missing, this costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
+    If no jar is missing, this costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
     those with a wrong sha256. `progress` is called with lines. Raises JarsMissing (verified jars are kept),
     JavaMissing.
     """
@@ -162,7 +162,6 @@ def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
 
 
 def _artifact(jar: Jar) -> str:
-    """Returns the XML for a file that is not its coordinate's main jar."""
     classifier, _, extension = jar.kind.partition("@")
     name = f'name="{jar.artifact}" type="{extension}" ext="{extension}" m:classifier="{classifier}"'
     return f"<artifact {name}/>" if jar.kind else ""

@@ -1,4 +1,4 @@
-"""Turns snapshots of the fleet into samples for the advice on the number of workers and sinkers. No I/O."""
+"""Makes samples for the adviser from snapshots of the fleet. No I/O."""
 
 from collections.abc import Iterable, Iterator, Mapping
 

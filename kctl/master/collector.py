@@ -1,5 +1,5 @@
 """Takes the fleet's snapshots: asks all agents and brokers at once, under one deadline. HTTP requests and scrapes read
-the last snapshot; a failed part is marked and leaves the rest intact."""
+the last snapshot. If a part fails, the snapshot marks it and has the rest."""
 
 from __future__ import annotations
 
@@ -126,9 +126,8 @@ class Collector:
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds`. If a collection takes longer than half the interval, rests for as
-        long as it took, because the master has other work. Time spent waiting for silent agents and brokers does not
-        count."""
+        """Collects every `collect.interval_seconds`. After a collection that takes longer than half the interval, rests
+        for as long, because the master has other work. Waiting for silent agents and brokers does not count."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -144,8 +143,8 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs `work`, in a thread unless the last snapshot has few partitions, for which the hand-over would cost
-        more."""
+        """Runs `work` in a thread, or directly if the last snapshot has few partitions, because the hand-over would
+        take longer."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
@@ -326,7 +325,7 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """Returns which worker owns which partition. While this stays the same, so does the reply to `member_leader`."""
+    """Returns which worker owns which partition. While this is unchanged, so is the reply to `member_leader`."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

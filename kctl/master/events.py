@@ -16,9 +16,8 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
-    """The fleet's events. Belongs to one event loop. Numbers events from 1; kinds: `verdict`, `state`, `restart`,
-    `rebalance`, `status`, `operation`, `advice`, or an agent's own (`rewound`, `records_lost`, …). Other objects only
-    read its attributes."""
+    """The fleet's events, numbered from 1. Belongs to one event loop. Kinds: `verdict`, `state`, `restart`,
+    `rebalance`, `status`, `operation`, `advice`, or an agent's own (`rewound`, `records_lost`, …)."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
@@ -50,8 +49,8 @@ class EventFeed:
         return [(its, event) for its, event in self._events if its > number]
 
     def marks(self, since: float, until: float) -> list[Event]:
-        """Returns rebalances, restarts, operations and resets between two Unix times. They are kept longer than
-        other events."""
+        """Returns rebalances, restarts, operations and resets between two Unix times. These are kept longer than other
+        events."""
         return [event for event in self._marks if since <= event.at <= until]
 
     async def wait_beyond(self, collections: int) -> int:
@@ -137,8 +136,8 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """Returns the changes of partitions' statuses from or to trouble, at most `_MOST_EVENTS`: if a whole topic changes
-    at once, the verdict's event reports that."""
+    """Returns an event for each partition whose status has changed, if the old or the new status means trouble; at most
+    `_MOST_EVENTS`, because the verdict's event reports a change of a whole topic."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(

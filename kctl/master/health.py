@@ -1,6 +1,6 @@
 """Judges from heartbeats and memory samples whether a running process is healthy. Pure.
 
-`process_supervisor` asks and measures, and passes the verdict to `restart` as a `Replace`.
+`process_supervisor` pings and measures the process, and passes the verdict to `restart`.
 """
 
 from dataclasses import dataclass, replace
@@ -80,8 +80,7 @@ def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
 
 
 def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) -> Health:
-    """Records the memory of a process and all that it has started. The first sample after the start is the boot
-    size."""
+    """Records the memory of a process and all that it has started. The first sample after the boot is the boot size."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
         boot_bytes = resident_bytes

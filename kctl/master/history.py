@@ -27,7 +27,7 @@ class Ring:
         self._last: int | None = None
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Replaces the subjects. `places` has the previous index of each; -1 is a new subject."""
+        """Replaces the subjects. `places` has each subject's previous index, or -1 for a new subject."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -35,7 +35,8 @@ class Ring:
         self._values = chosen
 
     def add(self, at: float, values: Reals) -> None:
-        """Adds values, with a row per metric. If the clock was set back, drops steps after `at`."""
+        """Adds the values of the time `at`, one row for each metric. If the clock was set back, drops steps after
+        `at`."""
         step = int(at // self.step_seconds)
         if self._last is not None and step != self._last:
             low, high = sorted((step, self._last))
@@ -57,8 +58,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns the greatest values of the first metric in the last `count` groups of `ratio` steps, oldest first,
-        a row per group."""
+        """Returns the greatest values of the first metric in the last `count` groups of `ratio` steps: a row per group,
+        oldest first."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -68,7 +69,7 @@ class Ring:
 
 
 class StepRates:
-    """Computes rates of counters between the first snapshots of two steps; over shorter times they would jump with
+    """Computes rates of counters between the first snapshots of two steps; over shorter times the rates would jump with
     each commit."""
 
     def __init__(self, step_seconds: float) -> None:
@@ -79,8 +80,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Returns the rates per second. They are NaN except in the first snapshot of a step, and for a counter that
-        fell because its process restarted. `now` is monotonic."""
+        """Returns the rates per second in the first snapshot of a step, otherwise NaN. A counter that is new, or fell
+        because its process restarted, is NaN too. `now` is monotonic."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:

@@ -1,4 +1,4 @@
-"""The launches of the configured processes: names, settings and log files, from the configuration alone."""
+"""Makes the launches of the configured processes (names, settings, log files) from the configuration alone."""
 
 import os
 import re
@@ -103,7 +103,7 @@ def _policy(config: Config) -> SupervisionPolicy:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """Returns a worker's settings, a JSON line on its stdin; see `kctl_agent.worker.settings`."""
+    """Returns the settings that a worker reads from stdin as a JSON line; see `kctl_agent.worker.settings`."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -145,7 +145,7 @@ def _fields(section: object, *names: str) -> JsonObject:
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """Returns an engine's settings, a JSON line on its stdin; see `kctl_agent.engine.main`."""
+    """Returns the settings that an engine reads from stdin as a JSON line; see `kctl_agent.engine.main`."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -185,9 +185,8 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """Returns the Spark master for all workers. A local one gets k tasks for each worker (`local[k]`); if workers
-    call the handler, enough tasks that one slow handler does not block the others
-    (`kctl_agent.sinker.inline_handler`)."""
+    """Returns the engine's Spark master. A local one (`local[k]`) gets k tasks for each worker. If workers call the
+    handler, it gets so many that a slow handler does not block other workers (`kctl_agent.sinker.inline_handler`)."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -196,7 +195,7 @@ def _for_all(config: Config, workers: int) -> str:
 
 
 def _tasks_of_a_batch(config: Config) -> JsonObject:
-    """Returns the Spark setting that gives a worker's batch as many tasks in the engine as in its own driver."""
+    """Returns the Spark setting that gives a batch as many tasks in the engine as in a worker's driver."""
     is_local = _LOCAL.fullmatch(config.spark.master) is not None
     return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
@@ -212,7 +211,7 @@ def _heap(driver_bytes: int, workers: int) -> str:
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """Returns a sinker's settings, a JSON line on its stdin; see `kctl_agent.sinker.sinker`."""
+    """Returns the settings that a sinker reads from stdin as a JSON line; see `kctl_agent.sinker.sinker`."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
@@ -225,8 +224,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """Returns the random id of this fleet or host among those that share a storage, because hosts may share a system
-    hostname. Replaces the id if a power cut left the file empty or damaged."""
+    """Returns this fleet's or host's random id, because hosts that share a storage may have equal system hostnames.
+    Replaces an id that a power cut has damaged."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")
@@ -247,7 +246,8 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """Returns settings for a worker in mode `directly`, which gets as many tasks at a time as it would have alone."""
+    """Returns the settings with which a worker calls the handler in mode `directly`. In an engine, the worker gets as
+    many tasks at a time as with its own driver."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

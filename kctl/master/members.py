@@ -1,4 +1,4 @@
-"""The fleet's members, supervised and attached, and requests to all of them at once, or to one."""
+"""Sends requests to the fleet's members: to all of them at once, or to one."""
 
 import asyncio
 import logging
@@ -26,8 +26,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Members:
-    """The supervised processes, and attached applications: any other socket in `run_dir` whose agent has answered. A
-    silent attached agent counts as failed until its socket or process is gone. Belongs to one event loop."""
+    """The supervised processes and attached applications. An application is attached if its agent has answered at a
+    socket in `run_dir`; if silent, it counts as failed until its socket or process is gone. Belongs to one event
+    loop."""
 
     _run_dir: Path
     _kinds: Callable[[], Mapping[str, str]]
@@ -72,7 +73,7 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Whether a silent agent is an attached one. If its process has ended, forgets it and removes its files."""
+        """Whether the failed agent is an attached one. If its process has ended, forgets it and removes its files."""
         name = failure.sender
         # Only if no process listens, because the pid of a process in another container means nothing here.
         with suppress(TimeoutError):

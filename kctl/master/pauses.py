@@ -97,7 +97,7 @@ class Pauses:
         return self._pauses[pause.key]
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
-        """Ends the pauses of a worker, topic with its partitions, or partition; if all are None, ends all pauses.
+        """Ends the pauses of a worker, of a topic and its partitions, or of a partition; without arguments, all pauses.
         Raises OperationRefused if a wider pause would remain, there is no such pause, or the file cannot be written."""
         ended = [
             pause

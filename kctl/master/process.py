@@ -1,7 +1,7 @@
 """One incarnation of a supervised process: started in its own session, watched, and ended with all that it has started.
 
-Spark's Python daemon has its own process *group*, but all share the session (`setsid`), so kctl kills the session and
-counts its memory.
+Spark's Python daemon has its own process *group* but stays in the session (`setsid`), so kctl kills and measures
+sessions.
 """
 
 from __future__ import annotations
@@ -42,12 +42,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessLog:
-    """The log to which one incarnation, its JVM and its executors append. It is kept within limits meanwhile. For any
-    thread.
+    """The log to which one incarnation, its JVM and its executors append, while kctl limits its size. For any thread.
 
-    The processes share the open file, which must outlive the master. Like `logrotate` with `copytruncate`, kctl copies
-    old lines to NAME.log.1 and removes them from the file's start: `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes
-    exactly those (ext4, XFS), whereas a truncation loses lines that are written meanwhile.
+    The processes write to the open file themselves, because they may outlive the master. Like `logrotate` with
+    `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file's start. On ext4 and XFS,
+    `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes only these lines; a truncation loses lines that are written meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -56,7 +55,7 @@ class ProcessLog:
         self._start = 0
 
     def open(self) -> BinaryIO:
-        """Opens the log to append to it. First moves a log that is too large aside as a whole. Raises OSError."""
+        """Opens the log for appending. If it is too large, first moves it aside as a whole. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
@@ -85,7 +84,7 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Rotates logs that are too large; reports a failure once and retries each time."""
+    """Rotates logs that are too large. If a log cannot be rotated, reports this once and retries each time."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()
@@ -154,7 +153,7 @@ def _collapse(file: BinaryIO, size: int) -> bool:
 
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
-    """Copies the last lines to `older` too, then empties the file. Lines written between the two steps are lost."""
+    """Copies the last lines to `older` too, then empties the file. Loses lines written in between."""
     with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)
@@ -179,9 +178,9 @@ class Child:
     async def spawn(
         cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
     ) -> Child:
-        """Starts `command` in a new session. stdin gets `settings` as a JSON line and stays open; its end shows the
-        child that the master is gone. A later master recognises the child by `mark` in its environment. Raises
-        OSError."""
+        """Starts `command` in a new session. Writes `settings` to its stdin as a JSON line and keeps stdin open, so
+        that the child notices the end of the master. A later master recognises the child by `mark` in its environment.
+        Raises OSError."""
         log = ProcessLog(log_path)
         output = await on_disk(log.open)
         try:
@@ -229,9 +228,9 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills what is left of a session, with `mark` only processes started with it and their children, and waits up
-    to `seconds`. Returns how many were killed, and surviving pids with the reason. Repeats until it finds none,
-    because a process may fork between search and kill."""
+    """Kills the processes of a session; with `mark`, only those started with it and their children. Repeats this for up
+    to `seconds`, because a process may fork meanwhile. Returns how many were killed, and surviving pids with the
+    reason."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -244,7 +243,6 @@ async def kill_session(
 
 
 def _kill(process: Process) -> str:
-    """Sends SIGKILL. Returns the reason to report if the process survives."""
     try:
         os.kill(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -255,8 +253,8 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
-    """Returns the living processes of a session, with `mark` only those that carry it. `known` pids had the mark
-    before; an ending process no longer shows its environment."""
+    """Returns the living processes of a session; with `mark`, only those with it in their environment. An ending
+    process hides its environment, so processes in `known`, which had the mark before, are included."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
@@ -292,7 +290,8 @@ def remove_socket(path: Path, pid: int) -> None:
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Records survivors of a session in the pid file, for `kctl stop` and the next master."""
+    """Writes a session's id to the pid file if the socket has no owner, so that `kctl stop` and the next master find
+    survivors."""
     if socket_owner(path) is None:
         path.with_suffix(".pid").write_text(f"{pid} 0\n")
 

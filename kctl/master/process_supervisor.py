@@ -1,6 +1,6 @@
 """Keeps one process in its desired state: `restart` decides, `process` acts, and this module connects them.
 
-One task reads one queue, so a worker's events never overlap.
+One task handles the events of a process from one queue, so they never overlap.
 """
 
 import asyncio
@@ -83,9 +83,8 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """`at_start` returns further settings of a new process. `given_up` is called when the process is
-        fatal, `stalled_from_start` with the time of the stall when the process is replaced without ever finishing a
-        batch."""
+        """`given_up` is called when the process is fatal. `stalled_from_start` is called, with the time of the last
+        progress, if a process that has never finished a batch stalls."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
@@ -149,7 +148,7 @@ class ProcessSupervisor:
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
         """Stops the process, and kills it after `timeout_seconds` (None: `stop_timeout_seconds`). Returns when all
-        its processes have ended. Raises OperationUnknown if one survives SIGKILL."""
+        processes of its session have ended. Raises OperationUnknown if one survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
             await self._has_stopped.wait()
@@ -382,7 +381,6 @@ class ProcessSupervisor:
             await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
 
     async def _survives(self, session: int) -> bool:
-        """Kills the session; returns whether a process survives, which a later master finds by its pid file."""
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)
         tidy = record_session if self._survivors else remove_socket
         with suppress(OSError):  # the disk is full or hangs: the next try records survivors

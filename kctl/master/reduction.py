@@ -1,4 +1,4 @@
-"""Reduces agents' replies to one result that is complete or names what is missing. RPC and collector share
+"""Reduces agents' replies to one result that is complete or names what is missing. `service` and `collector` share
 `COMMANDS`."""
 
 from __future__ import annotations
@@ -134,8 +134,8 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """Reports stale offsets of the brokers, and unknown lags. `ages` are those of the answer's partitions; `unknown`
-    are partitions without a lag."""
+    """Reports stale offsets of the brokers, and unknown lags. `ages` has the age of each partition in the answer;
+    `unknown` names the partitions without a lag."""
     part_of_answer = QUESTIONS[rpc].age
     if not part_of_answer:
         return ()
@@ -192,8 +192,8 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask again: the result is old or incomplete, or a changed `shown_by` may have changed the answer.
-        An agent whose release does not know the question does not make the result incomplete."""
+        """Whether to ask again: the result is old or incomplete, or `shown_by` has changed, and perhaps the answer. If
+        an agent's release does not know the question, that does not make the result incomplete."""
         result = self._result
         return (
             result is None

@@ -70,7 +70,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class Stop:
-    """A request to end the process. `timeout_seconds` is its time before it is killed; None: as configured."""
+    """A request to end the process, and to kill it after `timeout_seconds` (None: as configured)."""
 
     timeout_seconds: float | None = None
 
@@ -210,8 +210,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Returns why a process has ended: the last line of its log, where kctl's processes write the reason, or else
-    the code. After a signal, the last line counts only if it is an error."""
+    """Returns why a process has ended: the last line of its log, where kctl's processes write the reason, or else the
+    exit code. After a signal, the line counts only if it is an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):

@@ -1,6 +1,6 @@
-"""The master's immutable snapshot of the whole fleet; RPC, HTTP and Prometheus encode from it.
+"""The master's immutable snapshot of the whole fleet, from which RPC, HTTP and Prometheus make their answers.
 
-The collector writes it; any thread may read it. None is unknown.
+The collector makes it; any thread may read it. None means unknown.
 """
 
 from collections.abc import Mapping
@@ -74,10 +74,10 @@ class RpcStats:
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """One collection: every command's replies reduced with the brokers' and the supervisor's view.
+    """One collection: what agents, brokers and the supervisor have reported.
 
-    A field named like a command contains its result, empty if no agent was asked. `reduced` returns these results by
-    name.
+    A field with the name of a command has the command's result, which is empty if no agent was asked. `reduced` finds
+    results by name.
     """
 
     cluster: str
@@ -158,7 +158,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns the seconds for which an agent has been `silent`, or has waited for `what`; else 0."""
+        """Returns for how many seconds an agent has been silent or waiting, depending on `what`; otherwise 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

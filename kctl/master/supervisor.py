@@ -1,4 +1,4 @@
-"""Supervises all processes of the fleet: they start together and stop together, and none outlives it."""
+"""Supervises all processes of the fleet: starts them together, stops them together, and leaves none behind."""
 
 import asyncio
 import os
@@ -25,11 +25,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory:
-    """Measures the memory of processes and all that they have started, from /proc. One thread at a time.
+    """Measures from /proc the memory of processes and all that they have started. One thread at a time.
 
-    Spark's Pythons are forks of one daemon: their shared pages are charged by share (PSS), because otherwise an idle
-    worker would grow with its tasks. Other processes count all resident pages, because the number of strangers that
-    share a library should not matter.
+    Spark's Python processes are forks of one daemon. Each counts its share of their common pages (PSS), because
+    otherwise these would count once per fork. Other processes count all resident pages, so that their size does not
+    depend on who else uses a library.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,8 +42,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Returns the bytes that each session with a live process uses. Use `scan_all` while something starts, so
-        that its first size includes its JVM."""
+        """Returns the bytes that each session with a live process uses. Set `scan_all` while a process starts, so that
+        its first size includes its JVM."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -77,8 +77,8 @@ class Memory:
 
 
 def shared_bytes(pid: int) -> int:
-    """Returns resident bytes minus PSS; 0 if unknown (before Linux 4.14, another user's, ended). Walks all pages: 3
-    ms for a JVM of 850 MB, a thousand times the cost of /proc/PID/stat."""
+    """Returns resident bytes minus PSS; 0 if unknown (before Linux 4.14, or for another user's process). Walks all
+    pages: 3 ms for a JVM of 850 MB, a thousand times the cost of /proc/PID/stat."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             lines = file.read(4096).splitlines()
@@ -103,8 +103,7 @@ class Supervisor:
         at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
         paused: Callable[[str], tuple[Scope, ...]] = lambda _: (),
     ) -> None:
-        """`policies` are by kind. For a process name, `at_start` returns further settings of a new process, `paused`
-        what it must not read."""
+        """`policies` has a policy for each kind of process. `paused` returns what a process must not read."""
         self._policies = policies
         self._probe = probe
         self._at_start = at_start
@@ -236,8 +235,8 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """Replaces the engine if a worker has made no progress from its start and no worker has finished a batch in
-        it since: the engine may be broken although it answers."""
+        """Replaces the engine if a worker has stalled since its start, and no worker has finished a batch in this time:
+        the engine may be broken."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]

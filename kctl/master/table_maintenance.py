@@ -1,7 +1,7 @@
 """Maintains the fleet's table (mode `lake`): at a quiet time if workers report small files, and at least once a day.
 
-The maintenance is a child process of the master, because a worker's memory limit would include it, each worker's end
-would kill it, and only the master knows the whole group's lag.
+The maintenance runs in a child of the master, not of a worker: a worker's memory limit would include it, the worker's
+end would kill it, and only the master knows the lag of the whole group.
 """
 
 import asyncio
@@ -41,7 +41,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether to maintain the table now. The group is quiet if all of its `lag` fits in one batch of a worker."""
+        """Whether to maintain the table now. Prefers a quiet time, when the group's `lag` fits in one batch of a
+        worker."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -68,8 +69,8 @@ class TableMaintenance:
     _command: Sequence[str] = MAINTENANCE_COMMAND
 
     async def run(self) -> None:
-        """Runs the maintenance whenever it is due. Cancelling it kills a running child: an uncommitted compaction has
-        no effect."""
+        """Runs the maintenance whenever it is due. If cancelled, kills a running child, whose uncommitted compaction
+        has no effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:
@@ -97,8 +98,8 @@ class TableMaintenance:
             log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Runs the maintenance; returns its exit code and last line. Its stdin stays open: its end shows the child
-        that the master is gone. Raises TimeoutError, OSError."""
+        """Runs the maintenance; returns its exit code and last line. Keeps stdin open, so that the child notices the
+        end of the master. Raises TimeoutError, OSError."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command,

@@ -20,8 +20,8 @@ class ResetPolicy(StrEnum):
 
 
 class PartitionRow(Struct, frozen=True, gc=False):
-    """A partition as it is sent. `PartitionColumns` has a column of each field's name, except for fields renamed
-    there. None is unknown."""
+    """A partition in an answer. `PartitionColumns` has a column for each field, of the same name unless it is renamed
+    there. A value of None is unknown."""
 
     topic: str
     partition: int

@@ -47,7 +47,7 @@ class Finding(Struct, frozen=True):
 
 
 class Verdict(Finding, frozen=True):
-    """The gravest finding; `also` has the others in order."""
+    """The gravest finding; `also` has the other findings in order."""
 
     also: tuple[Finding, ...] = ()
     oldest_unhandled_seconds: float | None = None

@@ -137,8 +137,8 @@ class MemberRow(Struct, frozen=True):
 
 
 class GroupMembers(Struct, frozen=True):
-    """`agreed` is false while members have different generations or leaders, as during a rebalance. `generation` is
-    then the highest, and `leader` is None unless all members name the same one."""
+    """While members have different generations or leaders, as during a rebalance, `agreed` is false, `generation` is
+    the highest, and `leader` is None unless all members name the same one."""
 
     leader: str | None = None
     """Member id of the leader."""

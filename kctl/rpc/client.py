@@ -1,5 +1,5 @@
-"""The form of a reply, and one blocking call to a master, for `kctl rpc`. Imports very little, because start-up is most
-of its cost."""
+"""Decodes a reply, and makes one blocking call to a master. Imports little, because `kctl rpc` spends most of its time
+starting."""
 
 from __future__ import annotations
 

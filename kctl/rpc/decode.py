@@ -1,7 +1,7 @@
-"""Decodes results to the types that they were made from, ignoring unknown fields, because an agent may be attached or
-newer. An error names the field but does not quote it.
+"""Decodes results to the types that they were made from. Ignores unknown fields, because an agent may be newer. An
+error names the field but does not quote it.
 
-Decoding without dicts takes 6.5 ms of CPU time for 10,000 partitions instead of 22 (2 cores, 2026-11-25).
+Decoding 10,000 partitions takes 6.5 ms of CPU time, instead of 22 ms with dicts (2 cores, 2026-11-25).
 """
 
 import json
@@ -65,8 +65,8 @@ def answered(command: str, kind: type[T], result: bytes | msgspec.Raw) -> T:
 
 
 def as_struct(kind: type[T], *, array_like: bool = False, **types: Any) -> type[T]:
-    """Returns a struct with a dataclass's fields, some with other `types`; msgspec makes its objects in 40 % of the
-    time. With `array_like` they are encoded without field names."""
+    """Returns a struct with a dataclass's fields, some with other `types`; msgspec makes structs in 40 % of the time
+    for dataclasses. With `array_like`, structs are encoded without field names."""
     with _MAKING:
         _bound(cast(Any, kind))
     hints = get_type_hints(kind, include_extras=True) | types

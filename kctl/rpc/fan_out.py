@@ -1,6 +1,6 @@
 """Asks all agents the same question at once, under one deadline, and names each agent that does not answer.
 
-Each agent has one persistent connection: requests are pipelined, and replies are matched by id. A request is a plain
+Each agent has one persistent connection with pipelined requests; replies are matched by id. A request is a plain
 future, not a task, because the number of tasks determines the cost of an idle master.
 """
 
@@ -41,8 +41,8 @@ class AgentConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
-        """Sends an encoded request and returns its future reply; ids of pending requests must differ. Cancelling the
-        future drops a late reply. Raises AgentUnreachable."""
+        """Sends an encoded request and returns a future for the reply; ids of pending requests must differ. If the
+        future is cancelled, a late reply is dropped. Raises AgentUnreachable."""
         if self._transport is None or self._transport.is_closing():
             raise AgentUnreachable("the connection has ended")
         loop = asyncio.get_running_loop()
@@ -136,7 +136,8 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """An agent without an answer. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's own."""
+    """An agent that did not answer. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's
+    own."""
 
     sender: str
     code: str
@@ -148,7 +149,7 @@ class Failed(Struct, frozen=True, rename={"sender": "from"}):
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[R]):
-    """All agents' answers. Every agent is in exactly one of the three fields, sorted by name."""
+    """All agents' answers. Every agent is in exactly one of the three fields, which are sorted by name."""
 
     answers: list[Answer[R]]
     failed: list[Failed]
@@ -184,7 +185,7 @@ class AgentPool:
         return connection if connection is not None and connection.is_usable else None
 
     async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
-        """Sends a request and returns the reply. Connects if needed; `deadline` limits only that. Raises
+        """Sends a request and returns the reply. Connects if needed; `deadline` limits only the connecting. Raises
         AgentUnreachable, AgentTimeout, WireError."""
         connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
@@ -208,8 +209,8 @@ class AgentPool:
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
-    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. Asks again after
-    a dead connection, so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit."""
+    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. Asks again if a
+    connection was dead, so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
     request_id = f"{next(pool.ids):x}"  # one for all, because it must be unique only on each connection

@@ -73,9 +73,9 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir`, because starting processes clear scratch folders and settle journals that a live process may
-    use. Raises RunDirUnusable, or AlreadyRunning if a master with another run_dir holds the lock or processes of the
-    former run_dir still run."""
+    """Locks `data_dir`, because a process that starts clears scratch folders and settles journals that a running
+    process may use. Raises RunDirUnusable. Raises AlreadyRunning if another run_dir's master holds the lock or has left
+    running processes."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:
@@ -161,9 +161,9 @@ async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
     """Waits for the processes of a killed master, which end by themselves, perhaps after a batch. After
-    `timeout_seconds`, kills those that hang, and JVMs without a worker. Returns the sessions of survivors by name,
-    because two processes of one name must never run. Returns early when `stop` is set. Raises AlreadyRunning if a
-    process of another kind uses a name."""
+    `timeout_seconds`, kills those that hang. Returns, by name, the sessions in which a process survived SIGKILL: the
+    caller must not start these names yet. Returns {} when `stop` is set. Raises AlreadyRunning if a name belongs to a
+    process that no master of this run_dir has started."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -183,9 +183,9 @@ async def await_former_workers(
 
 
 async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
-    """Kills a former process with its session; returns whether any process of it survives. Kills only processes of
-    this run_dir, because another user's agent may have the same name. While the session exists, the kernel does not
-    reuse its id, the worker's pid."""
+    """Kills a former process with its session; returns whether any process survives. Kills only processes of this
+    run_dir, because another user's agent may have the same name. The session's id, the worker's pid, cannot be reused
+    while the session exists."""
     path = socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
@@ -202,8 +202,9 @@ async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
 
 
 def make_folders(config: Config) -> None:
-    """Creates the fleet's folders; warns if others can access them. A local table's folders are created with the
-    table, except in a shared folder such as /tmp, where another user could create them first. Raises RunDirUnusable."""
+    """Creates the fleet's folders; warns if others can access them. Creates a local table's folders only inside a
+    shared folder such as /tmp, where another user could create them first. Elsewhere they are created with the table.
+    Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -259,8 +260,8 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 
 def _mode_of(setting: str, folder: Path) -> int | None:
-    """Returns the mode of a folder; None if it is missing. Raises RunDirUnusable if another user owns the folder or
-    a link to it."""
+    """Returns the mode of a folder; None if it is missing. Raises RunDirUnusable if another user owns it or a link to
+    it."""
     try:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):

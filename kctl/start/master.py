@@ -1,7 +1,7 @@
 """The master's life: start, run until stopped, stop in order.
 
-It stops workers first, while the socket still reports progress, then HTTP and the socket, then the rest. The first task
-that fails ends the master with exit code 1.
+The master stops workers first, while the socket still reports progress, then HTTP and the socket, then the rest. If a
+task fails, the master ends with exit code 1.
 """
 
 import asyncio
@@ -170,7 +170,7 @@ class Master:
                 return
 
     async def _reload(self, hangup: asyncio.Event) -> None:
-        """Runs the operation `reload` for this process's owner on each SIGHUP."""
+        """On each SIGHUP, runs the operation `reload` on behalf of the user who runs this process."""
         while True:
             await hangup.wait()
             hangup.clear()
@@ -181,8 +181,8 @@ class Master:
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[object], now: asyncio.Event) -> bool:
-        """Returns whether the stop was orderly. It was not if a second signal cancelled the supervisor, which then
-        kills what is left, or if a process survives SIGKILL."""
+        """Stops all workers; returns whether they stopped in order. They do not if a second signal cancels the
+        supervisor, which then kills them, or if a process survives SIGKILL."""
         if supervising.done():
             return True
         stopping = task(self._parts.supervisor.stop(), "stop")
@@ -223,8 +223,7 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
 
 
 def _listed(config: Config, config_path: Path) -> Path | None:
-    """Registers the fleet. If that fails, logs a warning and returns None: the master must run anyway (gunicorn
-    #3551)."""
+    """Registers the fleet. If that fails, logs a warning and returns None, because the master can run without it."""
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:

@@ -1,4 +1,4 @@
-"""Signals as events, tasks, and settings of the process, for `kctl start` and `kctl exporter`."""
+"""Makes events of signals, and sets up tasks and the process, for `kctl start` and `kctl exporter`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`, each run by the function and module of its name."""
+"""The commands of `kctl checkpoint`. A function with the command's name runs it, in a module of that name."""
 
 import argparse
 from collections.abc import Mapping

@@ -130,7 +130,7 @@ def _read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 
 def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    """Returns the offsets to commit. --force adds those below the group's, --trust those of a damaged checkpoint or
+    """Returns the offsets to commit. --force adds offsets below the group's, --trust those of a damaged checkpoint or
     of a topic that seems recreated. Raises GroupActive, CheckpointUnusable, KctlError."""
     rows, group = read_rows(connection, checkpoint, options.topic or ()), options.group
     if not rows or (checkpoint.would_start is False and not options.trust):
@@ -145,7 +145,7 @@ def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpo
 
 
 def _repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
-    """Returns the offsets of a planned, uncommitted batch that will be read again, as `1200-1235`."""
+    """Returns the offsets that a planned, uncommitted batch will read again, such as `1200-1235`."""
     end = (checkpoint.repeated or {}).get((change.topic, change.partition))
     return None if end is None or change.new is None or end <= change.new else f"{change.new}-{end - 1}"
 

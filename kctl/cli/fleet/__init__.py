@@ -1,1 +1,1 @@
-"""Commands for a running fleet, one module each; `operate` makes commands of operations."""
+"""Commands for a running fleet, one module each; `operate` makes commands from operations."""

@@ -33,8 +33,8 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
-    """Asks the master and returns its reply, complete or not. With `of_master` it answers without its agents. Raises
-    NoMaster, UsageError (unknown parameter, name or id), CommandRejected (the master answered with an error),
+    """Asks the master and returns its reply, complete or not. With `of_master` the master does not ask its agents.
+    Raises NoMaster, UsageError (unknown parameter, name or id), CommandRejected (the master answered with an error),
     AgentError (no answer in time, or not a frame)."""
     request = Request(
         id="1",
@@ -63,8 +63,8 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """Returns a sentence for all agents that are missing, and one for each other missing part, without duplicates and
-    without the parts in `known`."""
+    """Returns one sentence that names all missing agents, and one for each other missing part. Omits duplicates, and
+    the parts in `known`."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]

@@ -1,7 +1,7 @@
 """`kctl logs`: prints the end of a process's log, and follows it.
 
-The master moves the older part of a large log to NAME.log.1 while it is written (`kctl/master/process.py`). That file
-and then the log are read as one stream of bytes.
+The master moves the older part of a large log to NAME.log.1 (`kctl/master/process.py`). `kctl logs` reads that file and
+then the log as one stream of bytes.
 """
 
 import argparse
@@ -178,7 +178,7 @@ class Follower:
     """Reads the bytes that are appended to a log after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """Begins at `position`. A NAME.log.1 newer than `settled_seconds` may belong to a rotation in progress."""
+        """Begins at `position`. While NAME.log.1 is newer than `settled_seconds`, a rotation may be in progress."""
         self._path = path
         self._file = _open(path)
         self._position = position
@@ -186,8 +186,8 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns about 64 KiB of new bytes, and after a rotation the unread rest of the older file; b"" if there is
-        nothing new, or during a rotation."""
+        """Returns about 64 KiB of new bytes; after a rotation, also the unread rest of the older file. Returns b"" if
+        there is nothing new, or during a rotation."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():

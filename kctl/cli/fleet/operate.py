@@ -1,6 +1,8 @@
-"""Makes commands of operations: options from the parameters in `kctl.operations`, help from the docstrings there.
+"""Makes commands from operations: their options from the parameters, their help from the docstrings in
+`kctl.operations`.
 
-`kctl seek` and `restart` also show a plan to confirm, and `kctl stack` prints stacks."""
+`kctl seek` and `restart` also show a plan to confirm, and `kctl stack` prints stacks.
+"""
 
 import argparse
 import inspect

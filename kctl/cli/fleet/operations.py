@@ -1,5 +1,5 @@
-"""`kctl operations` and `kctl operation`; submits an operation to the master of a fleet, follows it, and prints the
-outcome in one line."""
+"""`kctl operations` and `kctl operation`. Also submits operations for other commands, follows them, and prints
+outcomes."""
 
 import argparse
 import sys
@@ -108,8 +108,8 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: str) -> None:
-    """Prints the outcome. Raises OperationFailed or OperationUnknown for such an outcome, after printing it if the
-    output is JSON or YAML."""
+    """Prints the outcome. If the operation has failed or its outcome is unknown, raises OperationFailed or
+    OperationUnknown."""
     if output != "table":
         sys.stdout.write(f"{as_text(operation, output)}\n")
     elif operation["state"] == "running":

@@ -76,7 +76,7 @@ def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:
-    """Waits until the master has ended, with progress on stderr. Its pidfd becomes readable then (pidfd_open(2)).
+    """Waits until the master has ended, when its pidfd becomes readable (pidfd_open(2)); shows progress on stderr.
     Raises StopTimeout."""
     while True:
         waited = time.monotonic() - started
@@ -92,7 +92,6 @@ def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float
 
 
 def _left(fleet: Fleet) -> str:
-    """Names surviving processes: `; still there: worker-0 (pid 7), worker-1 (pid 8)`, without attached applications."""
     records = [each for each in sorted(fleet.run_dir.glob("*.pid")) if each.stem.partition("-")[0] in _SUPERVISED]
     owners = {each.stem: socket_owner(each) for each in records}
     pids = {name: _survivor(owner) for name, owner in owners.items() if owner is not None}

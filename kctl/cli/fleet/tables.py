@@ -1,4 +1,4 @@
-"""Prints answers to the questions of `kctl_agent.replies.questions`, and compares them for `--fail-above`."""
+"""Prints answers to the questions of `kctl_agent.replies.questions`, and compares values with `--fail-above`."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Returns the columns of a table and their values. Works by column, because there may be 100,000 rows. Names of
-    processes get a `host` column if there are several hosts."""
+    """Returns the columns of a table and their values. Works by column, because there may be 100,000 rows. With several
+    hosts, splits process names into the columns `host` and name."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]
@@ -173,8 +173,8 @@ def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
 
 
 def check(command: str, result: Any, limit: int) -> None:
-    """Compares a result's values with the limit. Raises ThresholdExceeded, or IncompleteAnswer if some are unknown
-    and no known one is above it: that must not pass for healthy."""
+    """Compares a result's values with the limit. Raises ThresholdExceeded if a value is above it, or IncompleteAnswer
+    if an unknown value may be."""
     what, values = VIEWS[command].compared, VIEWS[command].values(result)
     highest = max((value for value in values if value is not None), default=None)
     if highest is not None and highest > limit:

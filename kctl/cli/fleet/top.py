@@ -89,7 +89,7 @@ def line(text: str, columns: int, style: str = "") -> Text:
 
 
 class SortOrder(StrEnum):
-    """How the rows are sorted. The first letter of an order is its key."""
+    """How the rows are sorted. The first letter of an order is the key that selects it."""
 
     LAG = "lag"
     PARTITION = "partition"
@@ -110,7 +110,7 @@ def _name(row: PartitionRow) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FleetTopView:
-    """The answers for one screen. A missing part is empty, and `problem` is the reason."""
+    """The answers for one screen. If the master did not answer, they are empty, and `problem` is the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
     partitions: tuple[PartitionRow, ...] = ()
@@ -154,8 +154,6 @@ def _top(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> None:
 
 
 def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTopView:
-    """Asks the master for the next screen. Raises errors that a retry would not solve; with `needs_master` also
-    NoMaster."""
 
     def answer(rpc: str) -> Reply:
         return ask(fleet, rpc, scope, _TIMEOUT_SECONDS)

@@ -1,5 +1,5 @@
-"""Defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. `state` is the supervisor's view, `doing`
-the worker's; `rss` covers all its processes if known."""
+"""Defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. `state` comes from the supervisor, `doing`
+from the worker; `rss` includes a worker's children if known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A client for `/api/v1/groups` of a `kctl exporter` or a master that collects all groups, with its options."""
+"""A client for `/api/v1/groups` of a `kctl exporter` or a master that collects all groups, and its command-line
+options."""
 
 import json
 import urllib.error
@@ -90,7 +91,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Returns which parts of the clusters are unknown or unanswered; None if all answered."""
+    """Returns which clusters, or which of their parts, are unknown or did not answer; None if all answered."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

@@ -41,7 +41,7 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the fleet's group. If it is unknown, the error quotes `named`: how to name another group. Raises
+    """Returns the fleet's group. If it is unknown, the error quotes `named`: the way to name a group. Raises
     UsageError, ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
@@ -58,14 +58,14 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
-    """Returns the decoder for messages of the fleet's cluster; None if messages are bytes, or for another cluster."""
+    """Returns the decoder for messages of the fleet's cluster; None if they are plain bytes, or for another cluster."""
     from kctl import schemas
 
     return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """Returns the path of the audit log: the fleet's if this is the fleet's cluster, else the user's."""
+    """Returns the path of the audit log: for the fleet's cluster the fleet's log, otherwise the user's."""
     from kctl.audit import fleet_log, user_log
 
     if _named_cluster(options, env) is not None:
@@ -81,7 +81,6 @@ def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str |
 
 
 def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet: str = _NO_CLUSTER) -> Config:
-    """Loads the fleet's configuration. `no_fleet` is the message of the UsageError if no fleet is named or running."""
     from kctl import fleets
     from kctl.config.load import load
 

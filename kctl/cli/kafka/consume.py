@@ -122,7 +122,6 @@ def _decoded(decode: Decoder | None, record: Record, name: str) -> dict[str, Any
 
 
 def _text(found: Mapping[str, Any]) -> str:
-    """Returns the decoded value and its schema, or why it cannot be decoded."""
     [value, *schema] = found.values()
     return " ".join((value if isinstance(value, str) else as_json(value, in_one_line=True), *schema))
 

@@ -18,7 +18,7 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows. `columns` are keys of the rows; written with dashes, they are the headings. Raises
+    """Prints rows. `columns` are keys of the rows; as headings they have dashes for underscores. Raises
     IncompleteAnswer after printing, if a row has an error or there are `problems`."""
     problems = list(problems)
     if options.output == "table":
@@ -44,8 +44,8 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """Ends a command whose answer is incomplete; returns if it is complete. Raises IncompleteAnswer, or a single
-    problem unchanged."""
+    """Ends a command whose answer is incomplete: raises IncompleteAnswer, or the problem itself if there is only
+    one."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

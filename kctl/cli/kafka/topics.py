@@ -156,8 +156,6 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 
 
 def _deleted(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
-    """Describes a topic for its deletion. `messages` counts offsets between log starts and ends; None if a partition
-    does not answer."""
     keys = [(topic.name, each.partition) for each in topic.partitions]
     starts, ends = (log_offsets(connection, {topic.name: topic}, keys, at) for at in (EARLIEST, LATEST))
     counts = [

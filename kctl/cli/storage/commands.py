@@ -1,4 +1,4 @@
-"""`kctl storage`: the state of a storage, its pending messages, and the tree of all its commands."""
+"""The tree of the commands of `kctl storage`, and those that show a storage's state and its pending messages."""
 
 from __future__ import annotations
 

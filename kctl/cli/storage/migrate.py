@@ -105,7 +105,8 @@ class _Target:
             return self._forward(changes, new.topics)
 
     def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
-        """Rejects offsets below those that the storage already has for the same topic of the new cluster."""
+        """Sets an error for each offset below the one that the storage already has for the same topic of the new
+        cluster."""
         is_table = self.fleet.storage.kind.is_table
         if is_table:  # it keeps offsets for each cluster
             self.storage.bind(self._owner)

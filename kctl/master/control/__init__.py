@@ -1,1 +1,2 @@
-"""`master.sock`: `server` reads frames and writes replies, `router` finds who answers, `service` answers questions."""
+"""Serves `master.sock`: `server` reads frames and writes replies, `router` passes requests on, `service` answers
+questions."""

@@ -1,7 +1,7 @@
-"""The server of `master.sock`: accepts, reads frames, writes replies, and limits what a caller can make it spend.
+"""The server of `master.sock`: accepts connections, reads frames, writes replies, and limits the resources of a caller.
 
-A connection is not read while a request is answered, so a caller that pipelines without reading fills the kernel's
-buffers, not kctl's.
+While a request is answered, its connection is not read. A caller that pipelines without reading replies therefore fills
+the kernel's buffers, not kctl's.
 """
 
 import asyncio
@@ -46,8 +46,8 @@ class SocketLimits:
 
 
 class ControlServer:
-    """The server of `master.sock`. Belongs to one event loop. `answer` gets well-formed requests, with the sender that
-    the kernel reports; it may raise AgentError or KctlError."""
+    """Serves `master.sock` on one event loop. `answer` gets well-formed requests, with the sender that the kernel
+    reports; it may raise AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None

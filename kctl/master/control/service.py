@@ -161,7 +161,7 @@ class MasterService:
         return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag, storage), age, workers
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
-        """Returns the last collection, or the next one if a process has changed since."""
+        """Returns the last collection; the next one if a process has changed since the last."""
         latest = self._verdicts.latest()
         if latest is None or list(map(_seen, latest.supervised)) != list(map(_seen, self._statuses())):
             with suppress(TimeoutError):
@@ -253,7 +253,6 @@ class MasterService:
         return document, whole
 
     def _reduced(self, replies: _Replies) -> Reduced[Any]:
-        """Reduces the replies to one result. Thread-safe; slow with thousands of partitions."""
         command, outcome, is_of_all, statuses, verdict, others = replies
         # One worker reports only what it knows; the brokers' rows of other workers' partitions do not belong there.
         brokers = self._broker_cache.snapshot() if is_of_all else self._broker_cache.nothing_known

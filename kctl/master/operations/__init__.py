@@ -1,1 +1,2 @@
-"""Executes operations, conflicting ones one at a time; each has an outcome. `kctl.operations` has the operations."""
+"""Executes the operations of `kctl.operations` and records their outcomes. Rejects an operation that conflicts with a
+running one."""

@@ -1,4 +1,4 @@
-"""The context of operations: the master's parts, and the agents that execute their share."""
+"""What an operation can use: the parts of the master, and the agents that execute it."""
 
 from __future__ import annotations
 
@@ -54,8 +54,8 @@ async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseEx
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Runs all coroutines to their end and returns the results. Raises OperationUnknown if any of them did, else the
-    first error."""
+    """Runs all coroutines until each has ended, and returns the results. Raises OperationUnknown if a coroutine did,
+    otherwise the first error."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
@@ -81,7 +81,8 @@ async def _nothing() -> None: ...
 
 @dataclass(slots=True)
 class Context:
-    """The parts on which operations act. Belongs to the master's event loop. `scale` and `reload` replace `config`."""
+    """The parts of the master on which operations act. Belongs to the master's event loop. The operations `scale` and
+    `reload` replace `config`."""
 
     config: Config
     supervisor: Supervisor
@@ -112,12 +113,9 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent execute an operation, and returns its outcome. If the operation is given up while it waits at
-        the agent, the agent drops it.
-
-        Raises AgentRefused if the operation is rejected or fails, OperationUnknown if the agent does not report the
-        outcome.
-        """
+        """Has one agent execute an operation, and returns its outcome. If the operation is given up before the agent
+        has begun it, the agent drops it. Raises AgentRefused if the operation is rejected or fails, OperationUnknown if
+        the agent does not report the outcome."""
         # Unique across restarts of the master, because an agent does not repeat an operation of a known id.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
         limit = {} if report.until == math.inf else {"until": report.until}
@@ -147,8 +145,6 @@ class Context:
         return outcome
 
     async def _withdrawn(self, name: str, operation: str) -> JsonObject:
-        """Cancels an abandoned operation at its agent and returns its outcome. Raises OperationUnknown if the agent has
-        begun it."""
         clock = asyncio.get_running_loop().time
         deadline = clock() + _ANSWER_SECONDS
         while (left := deadline - clock()) > 0:
@@ -197,7 +193,7 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Sends these processes the pauses that apply without the abandoned operation. Raises OperationUnknown if a
+        """Sends these processes the pauses that remain after an operation was abandoned. Raises OperationUnknown if a
         process does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
@@ -233,8 +229,8 @@ class Context:
         self.supervisor.reconfigure(launches, supervision_policies(config))
 
     async def file_changed(self) -> str:
-        """Returns `; kctl.toml has changed since: …` if a starting process would not get the file's current
-        settings, else ""."""
+        """Returns `; kctl.toml has changed since: …` if the file has settings that a starting process would not get,
+        otherwise ""."""
         name = self.config.path.name
         try:
             found = changes(self.config, await asyncio.to_thread(self.reread))
@@ -245,10 +241,10 @@ class Context:
         return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
-        """Waits until the supervisor and the agent report that the process after incarnation `before` is up.
+        """Waits until the supervisor and the agent report that a new incarnation, after `before`, is up.
 
         Raises OperationRefused if the supervisor stops or no longer restarts the process. Raises OperationUnknown if
-        the operation is given up, or if the previous process survives SIGKILL, so that the new one starts later.
+        the operation is given up, or if the previous process survives SIGKILL, which delays the new one.
         """
         with goes_on(f"{process.name} is restarted"):
             await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))

@@ -55,8 +55,8 @@ def with_host(params: JsonObject) -> JsonObject:
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class FleetOperation:
-    """The base of operations: fields are parameters, the docstring is the help text. A caller gets the id of an
-    `is_long` operation while it runs; without `changes` it is a question."""
+    """The base of operations: a subclass's fields are parameters, its docstring is the help text. While an `is_long`
+    operation runs, the caller gets its id. An operation without `changes` is a question."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
@@ -68,7 +68,8 @@ class FleetOperation:
     """The deadline, unless the caller sets one."""
 
     def __init_subclass__(cls, **declared: str | bool | float) -> None:
-        """Makes each operation a frozen dataclass. `declared` has the variables above, in the line of its class."""
+        """Makes each operation a frozen dataclass. `declared` sets class variables, as keyword arguments of the class
+        statement."""
         for name, value in declared.items():
             assert name in FleetOperation.__annotations__, name
             setattr(cls, name, value)
@@ -99,7 +100,8 @@ class FleetOperation:
         return self.limit_seconds
 
     def problem(self, mark: str = "") -> str | None:  # noqa: ARG002 - for those that name parameters
-        """Returns what is wrong with the parameters, or None. On a command line `mark` precedes a name."""
+        """Returns what is wrong with the parameters, or None. `mark` precedes their names, as `--` on a command
+        line."""
         return None
 
     def touches(self, context: Context) -> frozenset[str]:

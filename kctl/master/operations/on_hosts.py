@@ -1,6 +1,7 @@
-"""Operations that another host's master executes, or the masters of all hosts one after another.
+"""Passes an operation to the master of another host, or to the masters of all hosts, one after another.
 
-The roster's leader leads operations of all hosts, so that no two conflict; a former leader starts no more of them.
+Only the leading master executes operations for all hosts, so that no two conflict. If it loses the lead, it stops
+before the next host.
 """
 
 import asyncio
@@ -45,11 +46,9 @@ class OnHosts:
         return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
-        """Executes the operation on a host or on all. If cancelled, cancels it on the executing host.
-
-        Raises OperationRefused or OperationFailed if it has ended, with what was done, and OperationUnknown if it may
-        still be executed.
-        """
+        """Executes the operation on a host or on all. If cancelled, cancels it on the executing host. Raises
+        OperationRefused or OperationFailed, with what was done, if the operation has ended, and OperationUnknown if it
+        may still run."""
         if host != ALL_HOSTS:
             return await self._on_one(host, params)
         leader = self.hosts.leader
@@ -130,8 +129,8 @@ class OnHosts:
         return operation
 
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
-        """Returns the current state of an operation that a host runs. Raises OperationUnknown if that host's master has
-        restarted (its ids start again, so `started_at` differs), AgentError."""
+        """Returns the current state of an operation that a host runs. Raises AgentError, or OperationUnknown if the
+        host's master has restarted: ids then start again, and `started_at` differs."""
         found = await self.hosts.operation(host, operation["id"])
         error = {} if "state" in found else found.get("error", {})
         if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:

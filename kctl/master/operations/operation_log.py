@@ -1,7 +1,7 @@
 """Runs operations, records their state, and prevents conflicts between them.
 
-The audit log has a line at the start and at the end of each operation, so it shows those that were running when a
-master was killed.
+The audit log has a line at the start and at the end of each operation, so it shows which ones ran when a master was
+killed.
 """
 
 import asyncio
@@ -40,7 +40,7 @@ _SHORT_SECONDS = 0.2
 
 
 class OperationLog:
-    """Runs and records operations. Belongs to one event loop. Each operation is a task with a deadline."""
+    """Runs and records operations, each as a task with a deadline. Belongs to one event loop."""
 
     def __init__(
         self,
@@ -49,8 +49,7 @@ class OperationLog:
         audit_path: Path | None,
         counts: Counter[tuple[str, str]] | None = None,
     ) -> None:
-        """Writes audit lines to the log, and as JSON lines to `audit_path`, at the start and the end of each
-        operation."""
+        """Writes audit lines to the log, and as JSON to `audit_path`."""
         self.types = types
         self._context = context
         self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
@@ -107,7 +106,7 @@ class OperationLog:
         return list(reversed(self._operations.values()))
 
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
-        """Returns operations, newest first, each with its `host`, and the hosts that did not answer."""
+        """Returns the operations (newest first, each with its `host`) and the hosts that did not answer."""
         rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []
@@ -116,8 +115,8 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Lists and audits an operation that another part executes. Returns a function for its progress and end. A
-        cancel calls `stop`."""
+        """Lists and audits an operation that another part executes. Returns a function that reports its progress and
+        end. Calls `stop` if the operation is cancelled."""
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -302,8 +301,8 @@ _TEXT = "interrupted: the master was killed during the operation"
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
-    """Returns operations whose end is missing from the audit log, as `unknown`; `now` is in Unix seconds. Raises
-    OSError."""
+    """Returns the operations whose end is missing from the audit log, with the state `unknown`. `now` is in Unix
+    seconds. Raises OSError."""
     begun: dict[tuple[str, float], JsonObject] = {}
     for line in _lines(path):
         if line.get("via") != "cli" and isinstance(line.get("id"), str) and isinstance(line.get("params"), dict):
