@@ -36,7 +36,7 @@ class Capacity(NamedTuple):
 
 
 def capacity(seen: Reals, full_batch: int) -> Capacity:
-    """Estimates the capacity with full batches from the moments of the batches `seen`."""
+    """Estimates how much a process can do with full batches, from the `moments` of past batches."""
     n = float(seen[0])
     if n < _LEAST_BATCHES or not seen[2]:
         return Capacity(None, f"fewer than {_LEAST_BATCHES} batches with messages have ended")

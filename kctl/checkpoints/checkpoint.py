@@ -36,8 +36,8 @@ _SETTING = "storage.credentials_file, or "
 
 
 class Finding(NamedTuple):
-    """A fact that matters for a restart of the query. `starts`: whether Spark would start; None if unknown from
-    outside."""
+    """A fact that matters for a restart of the query. `starts`: whether Spark would start; None if the files do not
+    show it."""
 
     starts: bool | None
     text: str

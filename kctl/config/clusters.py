@@ -83,7 +83,7 @@ def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, Checkpoi
 
 
 def place_hint(uri: str) -> str:
-    """Returns advice on a URI that kctl cannot read; empty if its scheme is not the mistake."""
+    """Returns advice on a URI that kctl cannot read; empty if its scheme is not the reason."""
     scheme, colon, _ = uri.partition("://")
     if scheme == "hdfs":
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"

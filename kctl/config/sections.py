@@ -305,8 +305,8 @@ class StorageSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkersSection(Section):
-    """The number of sinkers, their handler, and the limits of its tries. `[workers]` sets how sinkers are started,
-    stopped and restarted."""
+    """The number of sinkers, their handler, and how often and how long they try. `[workers]` sets how sinkers are
+    started, stopped and restarted."""
 
     effect: ClassVar = NEXT_START
 
@@ -366,7 +366,7 @@ class StatusSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class AdviceSection(Section):
-    """How much `kctl advise` leaves unused, and how fast its advice may change (advice.md)."""
+    """How much spare capacity `kctl advise` plans for, and how fast its advice may change (advice.md)."""
 
     window_seconds: Annotated[float, number(60, 86_400)] = 900.0
     """The time over which kctl measures arrivals and batches."""
@@ -454,8 +454,8 @@ class HttpSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class HostsSection(Section):
-    """The masters of one fleet on several hosts, with workers of one consumer group. Any master answers for all hosts
-    (hosts.md)."""
+    """Connects the masters of a fleet on several hosts, whose workers share one consumer group. Any master answers for
+    all hosts (hosts.md)."""
 
     url: Annotated[
         str,

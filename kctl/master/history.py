@@ -212,7 +212,7 @@ class FleetHistory:
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
     def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
-        """Returns each partition's greatest lag per 15 s of the last 15 minutes, oldest first, from the first known
+        """Returns each partition's greatest lag in each 15 s of the last 15 minutes, oldest first, from the first known
         value."""
         with self._lock:
             table = self._tables["partition"]

@@ -90,7 +90,8 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Adds a pause and returns it, or the existing one. Raises OperationRefused if it cannot be stored."""
+        """Adds a pause and returns it; if it exists, returns the existing one. Raises OperationRefused if it cannot be
+        stored."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])

@@ -170,7 +170,7 @@ class ProcessSupervisor:
         self._judge()
 
     def on_heartbeat(self, beat: PingReply, at: float) -> None:
-        """Records an answer to a ping that was sent at `at`; ignores the answer of another process."""
+        """Records an answer to a ping that was sent at `at`; ignores the answer of a former process."""
         if self.health is not None and beat.pid == self.pid and at > self.health.heartbeat_at:
             self.health = on_heartbeat(self.health, beat, at)
 

@@ -182,7 +182,7 @@ def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus])
 
 
 class CachedCommand(Generic[R, T]):
-    """The last result of a command. `is_settled` is false if the result should not be reused."""
+    """The last result of a command. `is_settled` returns False for a result that should not be reused."""
 
     def __init__(self, command: ReducedCommand[R, T], is_settled: Callable[[T], bool] = lambda _: True) -> None:
         self.command = command

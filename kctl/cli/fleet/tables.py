@@ -174,7 +174,7 @@ def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
 
 def check(command: str, result: Any, limit: int) -> None:
     """Compares a result's values with the limit. Raises ThresholdExceeded if a value is above it, or IncompleteAnswer
-    if an unknown value may be."""
+    if an unknown value may be above it."""
     what, values = VIEWS[command].compared, VIEWS[command].values(result)
     highest = max((value for value in values if value is not None), default=None)
     if highest is not None and highest > limit:
