@@ -113,7 +113,7 @@ def _of_supervisor(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Even
         new = error if worker.last_error != old.last_error else ""
         for cause, count in worker.restarts_by_cause.items():
             if count > old.restarts_by_cause.get(cause, 0):
-                text, new = f"{worker.name} is started again: {cause}{new}", ""
+                text, new = f"{worker.name} is restarted: {cause}{new}", ""
                 yield Event(after.taken_at_unix, "restart", text, worker=worker.name)
         if worker.state != old.state:
             why = error if worker.state in ("backoff", "fatal", "unkillable") else new

@@ -255,7 +255,7 @@ class ProcessSupervisor:
                 self._has_stopped.set()
             case SupervisionState.FATAL:
                 log.error(
-                    "action=fatal worker=%s: %s, not started again; %s", self.name, self._ending, self._last_error
+                    "action=fatal worker=%s: %s, not restarted; %s", self.name, self._ending, self._last_error
                 )
                 self._given_up(self.name)
 

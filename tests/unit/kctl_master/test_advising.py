@@ -153,7 +153,7 @@ def test_states_and_restarts_are_reported_with_causes_and_new_errors() -> None:
     assert reported(seen(), seen("backoff")) == [("state", "worker-0: running -> backoff; no such file")]
     assert reported(seen(), seen("unkillable")) == [("state", "worker-0: running -> unkillable; no such file")]
     assert reported(seen("backoff"), seen("starting", restarts=1)) == [
-        ("restart", "worker-0 is started again: signal"),
+        ("restart", "worker-0 is restarted: signal"),
         ("state", "worker-0: backoff -> starting"),
     ]
 
@@ -164,7 +164,7 @@ def test_states_and_restarts_are_reported_with_causes_and_new_errors() -> None:
         ("state", "worker-0: running -> stopping; above memory_soft")
     ]
     assert reported(before, replace(before, supervised=(of_worker("starting", 1, killed),))) == [
-        ("restart", f"worker-0 is started again: signal; {killed}"),
+        ("restart", f"worker-0 is restarted: signal; {killed}"),
         ("state", "worker-0: running -> starting"),
     ]
 
