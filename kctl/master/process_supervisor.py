@@ -254,9 +254,7 @@ class ProcessSupervisor:
                 log.info("action=stopped worker=%s", self.name)
                 self._has_stopped.set()
             case SupervisionState.FATAL:
-                log.error(
-                    "action=fatal worker=%s: %s, not restarted; %s", self.name, self._ending, self._last_error
-                )
+                log.error("action=fatal worker=%s: %s, not restarted; %s", self.name, self._ending, self._last_error)
                 self._given_up(self.name)
 
     async def _spawn(self) -> None:
