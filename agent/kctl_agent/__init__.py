@@ -1,5 +1,5 @@
-"""The part of kctl inside a worker's process: Unix socket agent, Spark worker, storage. The socket half uses only the
-standard library; `worker` and `storage` need the extra `worker`."""
+"""The part of kctl that runs inside its processes: agents at Unix sockets, workers, sinkers, storages. An agent uses
+only the standard library; `worker` and `storage` need the extra `worker`."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ def attach(
     """Shows how far the current and future queries of your PySpark application have read. Nothing else in the
     application changes.
 
-    With `run_dir` the application joins that fleet: `run_dir`/`name`.sock answers for all its Kafka sources. With
-    `commit_group` the end offset of each finished batch is committed to that group, unless the group has members, so
-    that ordinary tools see its lag. At least one of the two is required; `name` defaults to the group.
+    With `run_dir`, the folder of a fleet on this host, the application joins that fleet: `run_dir`/`name`.sock answers
+    for all its Kafka sources. With `commit_group` the end offset of each finished batch is committed to that group, so
+    that ordinary tools see its lag, unless the group has members. At least one of the two is required; `name` defaults
+    to the group.
 
-    The brokers' addresses and security settings come from the queries. To override them, pass `bootstrap_servers`, or
-    for TLS and SASL `kafka`, the settings of kafka-python's clients (`security_protocol`, `ssl_cafile`,
+    The brokers' addresses and security settings come from the queries. To override them, pass `bootstrap_servers`; for
+    TLS or SASL also pass `kafka`, a dict with settings of kafka-python's clients (`security_protocol`, `ssl_cafile`,
     `sasl_mechanism`, …).
 
-    Close the returned object, or let the application's end do it. Raises PathError (the socket cannot be created, or
-    another process serves it), ValueError (a missing argument).
+    This ends when you close the returned object, or with the application. Raises PathError (the socket cannot be
+    created, or another process serves it), ValueError (a missing argument).
     """
     from kctl_agent.attached.application import Attached  # needs PySpark, which a mere guest must not import
 

@@ -17,7 +17,6 @@ class AgentError(Exception):
     retriable: ClassVar[bool] = False
 
     def __init_subclass__(cls, code: str | None = None, *, retriable: bool | None = None) -> None:
-        """A class inherits what it does not declare."""
         cls.code = code or cls.code
         cls.retriable = cls.retriable if retriable is None else retriable
 

@@ -37,8 +37,8 @@ class Message(_Decoding):
     def decoded(self) -> Any:
         """The value, decoded once into Python objects if `kafka.value_format` is Avro or JSON; otherwise its bytes.
 
-        Do not catch these errors: after Undecodable the message becomes a dead letter; after RegistryUnusable kctl
-        repeats the call when the schema registry answers.
+        Raises Undecodable, after which the message becomes a dead letter, or RegistryUnusable, after which kctl repeats
+        the call when the schema registry answers. Do not catch these errors.
         """
         if not hasattr(self, "_decoded"):
             object.__setattr__(self, "_decoded", _Decoding.decode_value(self.value, self.headers))

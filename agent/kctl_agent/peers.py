@@ -71,7 +71,6 @@ def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int |
 
 
 def _packed(address: str) -> tuple[int, bytes]:
-    """Returns family and packed address."""
     # IPv4 in IPv6 becomes IPv4: the kernel finds such sockets by it too.
     packed = socket.inet_pton(socket.AF_INET6 if ":" in address else socket.AF_INET, address)
     packed = packed.removeprefix(_MAPPED)

@@ -1,7 +1,6 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-In a fleet the agent answers as a worker does, for every Kafka source; with a shadow group it commits the offsets. It
-asks Spark every second, because a listener would need a port in the application, and Spark drops events of a slow
+Asks Spark every second, because a listener would need a port in the application, and Spark drops the events of a slow
 listener (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
 """
 
@@ -53,8 +52,8 @@ class _Query:
 
 
 class Queries:
-    """The state of an application's queries, from the JSON of their progress. Any field may be missing. For one
-    thread."""
+    """The state of an application's queries, made from Spark's progress reports, in which any field may be missing. For
+    one thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -75,7 +74,7 @@ class Queries:
             self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
     def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
-        """Counts the last batch. For earlier batches that Spark no longer shows, counts rows by their offsets."""
+        """Counts the last batch, and, by their offsets, the rows of earlier batches that Spark no longer shows."""
         batch_id = progress.get("batchId")
         if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
             return
@@ -112,7 +111,7 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """Returns the end offsets of the last finished batches; the lower offset if two queries read a partition."""
+        """Returns the end offsets of the last finished batches; the lower one if two queries read a partition."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():
@@ -168,7 +167,7 @@ def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def offsets_of(offsets: object) -> dict[Partition, int]:
-    """Parses offsets such as `{"orders": {"0": 17}}`, an object or (in some versions) text. Empty if malformed."""
+    """Parses offsets such as `{"orders": {"0": 17}}`, in some Spark versions a text. Returns {} if malformed."""
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)
@@ -192,8 +191,6 @@ _REQUEST_MS: Final = 5000
 
 
 class Attached:
-    """The handle that `attach` returns. `close` ends it, as does the end of the application."""
-
     def __init__(
         self,
         spark: Any,
@@ -292,7 +289,6 @@ class Attached:
             _LOG.warning("kctl: %s", text)
 
     def _ask(self) -> None:
-        """Asks for log starts and ends, which only a fleet needs."""
         partitions = self._queries.partitions()
         if self._server is None or self._settings is None or not partitions:
             return

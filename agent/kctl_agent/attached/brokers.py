@@ -36,7 +36,7 @@ def last_progress(query: Any) -> str | None:
 
 
 def options_of(query: Any) -> list[dict[str, str]]:
-    """Returns the options of a query's Kafka sources, from its plan; none if they are unknown."""
+    """Returns the options of a query's Kafka sources, from its plan; an empty list if they are unknown."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
     except Exception:  # Spark Connect, or a version that calls it otherwise: then arguments of `attach` are needed
@@ -57,8 +57,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Returns the queries that read from another cluster than that of the servers `own`. Two lists with a common server
-    mean the same cluster."""
+    """Returns the queries that read from another cluster than that of the bootstrap servers `own`. Lists with a common
+    server mean the same cluster."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -125,7 +125,8 @@ class ShadowGroup:
         self._all_since = time.monotonic()
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commits changed positions; returns the group's offsets, None while it has a member. Raises KafkaError."""
+        """Commits changed positions; returns the group's offsets, None while the group has a member. Raises
+        KafkaError."""
         from kafka.errors import KafkaError
 
         try:

@@ -63,7 +63,8 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Opens a gateway for a worker, and closes an earlier one of this name. Raises OSError, OverflowError."""
+        """Opens a gateway for a worker, and closes one of an earlier worker of this name. Raises OSError,
+        OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -184,8 +185,6 @@ def parse(line: str) -> EngineSettings:
 
 
 class EngineProcessStats(ProcessStats):
-    """An engine's state. For any thread."""
-
     def holds(self, engine: EngineStats) -> None:
         with self._lock:
             self._worker = replace(self._worker, engine=engine)
@@ -218,7 +217,7 @@ class Engine:
         self._count_at = 0.0
 
     def stop(self) -> None:
-        """Asks the engine to stop. Safe in a signal handler and from any thread."""
+        """Asks the engine to stop, from a signal handler or any thread."""
         self._is_stop_requested = True
 
     def run(self) -> None:

@@ -22,11 +22,11 @@ def forget_coordinators(admin: Any) -> None:
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """Resumes joins that outlast a poll, which kafka-python 3.0.12 forgets. Call it before each poll.
+    """Resumes a join that outlasts a poll: kafka-python 3.0.12 forgets such a join. Call it before each poll.
 
-    - A join caused by new metadata: the leader's own assignment makes `need_rejoin` false, so the result is never
-      awaited; with heartbeats off, the member is evicted for ever.
-    - A join that ends between two polls: the next poll starts another join instead of taking the result, so all members
+    - If new metadata caused the join, the leader's own assignment makes `need_rejoin` false, and the result is never
+      awaited. Heartbeats stay off, so the member is evicted for ever.
+    - If the join ends between two polls, the next poll starts another join instead of taking the result, so all members
       rejoin. Two members whose polls are far apart can keep each other from reading for ever.
     """
     from kafka.coordinator.base import MemberState

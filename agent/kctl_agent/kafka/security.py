@@ -73,8 +73,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Returns options of Spark's Java client. They contain key and certificate as text, the only form that the Java
-    client takes (KIP-651); it never logs them."""
+    """Returns options of Spark's Java client. They contain key and certificate as text, because the client cannot read
+    them from two files (KIP-651); it never logs them."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

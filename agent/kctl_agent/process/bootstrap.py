@@ -64,7 +64,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Runs `serve` while the agent answers; returns its exit code, or after an error EX_CONFIG or 1."""
+    """Starts the agent and runs `serve`; returns the exit code of `serve`, or after an error EX_CONFIG or 1."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C
@@ -101,8 +101,8 @@ def leave(code: int) -> NoReturn:
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Logs a traceback, at DEBUG if the error is `expected` or its message explains it. Logs at ERROR otherwise, and if
-    the user's module raised at import."""
+    """Logs a traceback. The level is DEBUG if the error is `expected` or its message explains it, but ERROR if the
+    user's module raised at import."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
@@ -137,7 +137,6 @@ def decoded(line: str) -> dict[str, Any]:
 
 @contextmanager
 def fitting(kind: str) -> Iterator[None]:
-    """Turns errors of decoding settings into BootstrapError."""
     try:
         yield
     except json.JSONDecodeError as error:

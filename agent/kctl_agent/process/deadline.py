@@ -1,4 +1,4 @@
-"""A thread's absolute deadline for all its waits, because a group considers a member dead if it does not poll."""
+"""One deadline for everything that a thread waits for, because a group evicts a member that does not poll in time."""
 
 import threading
 import time
@@ -25,7 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether there is time for a step of `seconds`. A step longer than half of the whole time may begin in the
-    first half."""
+    """Returns whether a step of `seconds` may begin: it ends before the deadline, or half of the whole time is left."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

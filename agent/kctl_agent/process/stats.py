@@ -83,8 +83,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records a trouble of a part. `why` becomes the last error until the part `works`: at once if the trouble is
-        grave, otherwise if it lasts."""
+        """Records a trouble of a part. Until this part `works`, `why` is shown as the last error: at once if the
+        trouble is grave, otherwise if it lasts."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -112,7 +112,6 @@ class ProcessStats(ABC):
     def _snapshot(self) -> Snapshot: ...
 
     def _common(self, kind: str) -> Snapshot:
-        """Returns what all snapshots have in common. The caller holds the lock."""
         now = time.monotonic()
         while self._recent and self._recent[0][0] < now - _RATE_WINDOW_SECONDS:
             self._recent.popleft()

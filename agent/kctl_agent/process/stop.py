@@ -40,7 +40,7 @@ class StopRequest:
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Calls `stop`, from any thread or signal handler, when the master is gone. Main thread only.
+    """Calls `stop` when the master is gone, in another thread or a signal handler. Main thread only.
 
     The end of stdin shows that the master has ended. If another process has inherited the pipe, stdin does not end, but
     the kernel sends SIGTERM (PR_SET_PDEATHSIG) when the thread that started this process ends. So a master starts

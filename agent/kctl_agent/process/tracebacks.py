@@ -50,7 +50,7 @@ def indented(sentence: str, trace: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escapes lone surrogates, as in file names, because they would break log, storage and reply."""
+    """Escapes lone surrogates, which file names may contain and which would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

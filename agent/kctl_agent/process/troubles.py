@@ -45,7 +45,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the outage that began first. The engine's takes precedence, since it may have caused the others."""
+        """Returns the outage that began first, but the engine's before all others, since it may have caused them."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 

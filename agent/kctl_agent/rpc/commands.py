@@ -1,7 +1,7 @@
 """The commands of an agent: name, pure answer function, and what `describe` shows of each.
 
-A question answers with a reply of the last snapshot, with current ages; `ping` proves that an agent answers, whereas a
-successful connect proves nothing. An operation is accepted at once; `operation` shows its outcome, `cancel` drops it.
+A question is answered from the last snapshot, with current ages. Only `ping` proves that an agent answers; a successful
+connect proves nothing. An operation is accepted at once; `operation` shows its outcome, `cancel` drops it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ _OLD_SECONDS = 15.0
 
 
 def _command(name: str, question: Question) -> AgentCommand:
-    """Makes the command of a question. It raises NotReady if no reply exists yet and an empty one would be wrong."""
+    """Makes the command that answers a question. The command raises NotReady if no reply exists yet and an empty one
+    would be wrong."""
     kind: type = named(question.reply)
 
     def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
@@ -126,7 +127,6 @@ def _described(command: AgentCommand) -> Method:
 
 
 def _ping(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
-    """Answers a ping. `taken_at` is when the main thread last took operations."""
     worker = snapshot.worker
     document: JsonObject = encoded(
         PingReply(
@@ -160,8 +160,8 @@ PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000, 
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
-    """Makes a ping that also reports the main thread's last turn. The inbox knows this time, even while the thread that
-    publishes the snapshot waits for a storage."""
+    """Makes a ping that also reports when the main thread last took operations. The inbox knows this time, even if the
+    last snapshot is old."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
         return _ping(snapshot, params, now, inbox.taken_at)

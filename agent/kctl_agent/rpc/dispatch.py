@@ -39,7 +39,6 @@ class FaultCounters:
         self._name = name
 
     def note(self, what: str) -> None:
-        """Counts a fault. `what` is our own text, never a peer's."""
         self.counts[what] += 1
         count = self.counts[what]
         if count & (count - 1) == 0:

@@ -1,5 +1,5 @@
-"""The meaning of frames: `Request`, replies, names of methods on the wire. Pure. Unknown fields are ignored, for newer
-peers; a known field with a wrong value is rejected."""
+"""The meaning of frames: `Request`, replies, names of methods on the wire. Pure. Unknown fields are ignored, because a
+newer peer may send them; a known field with a wrong value is rejected."""
 
 from __future__ import annotations
 

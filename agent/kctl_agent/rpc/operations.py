@@ -1,7 +1,7 @@
 """Operations on a running process: the agent's thread accepts them, the thread that owns the work executes them.
 
-The caller asks for the outcome by the operation's id. So the socket thread never touches a consumer, a Spark session or
-a storage.
+So the agent's thread never touches a consumer, a Spark session or a storage. The caller asks later for the outcome, by
+the operation's id.
 """
 
 from __future__ import annotations
@@ -73,7 +73,8 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Operations that the agent's thread accepts, and that their owner takes and reports. For any thread."""
+    """Operations between the agent's thread, which accepts them, and the thread that takes them and reports outcomes.
+    For any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -91,8 +92,8 @@ class Inbox:
         self._paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation once. If `first` raises, the operation is not accepted. Ignores a known id, because the
-        request was repeated over a new connection, or cancelled before it arrived."""
+        """Accepts an operation once. If `first` raises, the operation is not accepted. Ignores an id that is known
+        because the request was repeated, or was cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -116,7 +117,8 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Begins an operation, so that it cannot be cancelled, and returns None. If it was dropped, returns why."""
+        """Begins an operation and returns None; it can no longer be cancelled. If it was dropped, returns its
+        outcome."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:

@@ -46,8 +46,8 @@ class AgentService:
 
 class AcceptedConnection:
     """An accepted socket, whose replies are sent in the order of requests. It is dropped when `on_event` returns False,
-    or at `deadline` (monotonic) if nothing happens before. A peer uses at most the memory of one receive, one batch of
-    replies and the reply that overfilled the batch."""
+    or at `deadline` (monotonic) if nothing happens before. Its memory is limited to one receive, one batch of replies
+    and the reply that overfilled the batch."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_service", "_waiting", "deadline", "fd", "socket")
 
@@ -211,7 +211,7 @@ class AgentServer:
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Starts to serve; callers are answered once it returns. Raises PathError, RuntimeError (started before)."""
+        """Starts to serve; afterwards callers are answered. Raises PathError, RuntimeError (started before)."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self._run_dir)
@@ -316,7 +316,8 @@ class AgentServer:
         return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Stops accepting until the next sweep. Without free descriptors the listener stays readable: a busy loop."""
+        """Stops accepting until the next sweep. Without free descriptors the listener stays readable, and the loop
+        spins."""
         self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
@@ -347,7 +348,8 @@ class AgentServer:
         _SERVERS.discard(self)  # last: until here a fork has something to forget
 
     def _forget(self) -> None:
-        """Closes the inherited descriptors in a forked child. The files and the epoll set stay the parent's."""
+        """Closes the inherited descriptors in a forked child. The socket's files and the epoll set stay the
+        parent's."""
         self._bound.socket.close()
         for connection in self._connections.values():
             connection.socket.close()

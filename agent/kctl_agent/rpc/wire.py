@@ -1,5 +1,5 @@
-"""Encodes and decodes frames: no socket, no clock, no meaning. A frame is a 4-byte unsigned big-endian length and that
-many bytes of UTF-8 JSON, one object (docs/protocol.md)."""
+"""Encodes and decodes frames: no socket, no clock, no meaning. A frame is a 4-byte unsigned big-endian length, followed
+by that many bytes of UTF-8 JSON: one object (docs/protocol.md)."""
 
 from __future__ import annotations
 

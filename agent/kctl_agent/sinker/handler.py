@@ -1,5 +1,5 @@
-"""Loads the user's handler by name, calls it, checks its result, and logs its failures without being flooded. A handler
-is a function, or a class with `handle` and optionally `open` and `close`; each may be `async`."""
+"""Loads the user's handler by name, calls it, checks its result, and logs its failures without flooding the log. A
+handler is a function, or a class with `handle` and optionally `open` and `close`; each may be `async`."""
 
 import asyncio
 import inspect
@@ -40,7 +40,7 @@ class HandlerError(AgentError, code="handler_failed"):
 
 
 class FailureLog:
-    """Logs a traceback once a minute per place. From any thread."""
+    """Logs failures, each kind of traceback at most once a minute. From any thread."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -85,7 +85,7 @@ def described(messages: Sequence[Message]) -> str:
 
 
 class Handler:
-    """Calls the user's handler on the thread that made it. Async handlers run in one event loop until `close`."""
+    """Calls the user's handler on the caller's thread. Async handlers run in one event loop until `close`."""
 
     def __init__(self, name: str, target: Any, timeout_seconds: float) -> None:
         self.name = name

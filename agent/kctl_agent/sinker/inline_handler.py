@@ -1,7 +1,7 @@
-"""Mode `directly`: the handler runs inside the batch, where other modes put messages into a storage.
+"""Mode `directly`: the handler runs inside the batch, whereas other modes put messages into a storage.
 
-Spark's executors make calls of up to `batch_size` messages. Failed messages are retried one by one until each is
-acknowledged or a dead letter; then the stored offset moves past the call.
+Spark's executors call the handler with up to `batch_size` messages. Failed messages are retried one by one until each
+is acknowledged or a dead letter; then the stored offset moves past all messages of the call.
 """
 
 import fcntl
@@ -54,8 +54,8 @@ class HandlerSettings:
 
 class HandlingStorage(DirectlyStorage):
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Takes the settings of `DirectlyStorage`, `handler`, and `slots` (folder, count) if fewer tasks may call the
-        handler than may run."""
+        """Besides the settings of `DirectlyStorage`, `settings` has `handler`, and also `slots` (folder, count) if
+        fewer tasks may call the handler at once than may run."""
         self.settings = dict(settings)
         given = settings["handler"]
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})

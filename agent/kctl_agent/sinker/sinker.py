@@ -39,11 +39,11 @@ UNKNOWN = "the handler failed with only this message, and the sinker died before
 
 
 class Journal:
-    """The messages that a sinker has handled alone, and the one in flight when it died, which may have killed it. Its
-    successor reads them. For the main thread.
+    """A claim whose messages a sinker handles one by one, in a file. If the sinker dies, its successor sees which
+    messages are done, and which was in flight and may have killed it. For the main thread.
 
-    The file is written only while messages are handled one by one: the claim as one line of JSON, then one byte per
-    note. Space for the notes is allocated with the claim, so a full disk cannot prevent a note.
+    The file has the claim as one line of JSON, then one byte when a message begins and one when it ends. Space for them
+    is allocated with the claim, so that they can be written when the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -209,7 +209,8 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Settles the claims after a hung `call`, and returns the reason. Runs on the watchdog's thread."""
+        """Settles all begun claims after `call` hung, releases the others; returns the error. On the watchdog's
+        thread."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -267,7 +268,7 @@ class Sinker:
         return found
 
     def _work(self) -> None:
-        """Handles and settles claims; after a stop, untouched claims stay in flight."""
+        """Handles and settles claims. After a stop request, untouched claims stay in flight."""
         for parts in cut(
             [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
         ):
@@ -289,8 +290,8 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Whether to handle a claim. After a stop only claims already begun are due, because their remainder would
-        otherwise be retried alone."""
+        """Whether to handle a claim. After a stop request only begun claims are due; the rest of their messages would
+        otherwise be retried one by one."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)

@@ -21,8 +21,6 @@ FAILING_TRIES = 10
 
 
 class SinkerProcessStats(StoringStats):
-    """A sinker's state and counters. For any thread."""
-
     usual_states = frozenset({"idle", "running"})
 
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:

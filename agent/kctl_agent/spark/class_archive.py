@@ -1,6 +1,6 @@
 """An archive of Spark's classes as loaded and verified by a JVM, with which a worker starts in two thirds of the time.
 
-Class data sharing (JEP 350): a JVM ignores an archive that does not fit. `python -m kctl_agent.spark.class_archive`
+A JVM ignores an archive that does not fit (class data sharing, JEP 350). `python -m kctl_agent.spark.class_archive`
 makes the archive (150 MB) once for each Python environment.
 """
 
@@ -29,9 +29,8 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Returns Java options to use the archive at the address where it was recorded. Newer Javas move the archive at
-    each start, to hinder attackers in the same memory (JDK-8294323). Moving it patches 118 of the 150 MB of Spark's
-    archive instead of 52, and takes 0.1 s."""
+    """Returns Java options to load the archive at the address where it was recorded. Newer Javas choose another address
+    (JDK-8294323), which takes 0.1 s, because most of the archive must be patched."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
@@ -111,7 +110,8 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """Delays a signal to the end, because an exception while PySpark waits for its JVM would leave the JVM running."""
+    """Delays a signal until the `with` block ends. If its handler raised an exception while PySpark waits for its JVM,
+    the JVM would keep running."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:

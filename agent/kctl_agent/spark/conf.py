@@ -1,4 +1,5 @@
-"""The settings of a Spark driver, and its properties, passed in a file because every user can read a command line."""
+"""The settings of a Spark driver, and its properties. A file passes them to Spark, because every user can read a
+command line."""
 
 from __future__ import annotations
 
@@ -148,7 +149,7 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _history(settings: SparkSettings) -> dict[str, str]:
-    """Returns properties that limit the number of finished jobs kept; Spark's default is 1,000 of each kind."""
+    """Returns properties that limit how many finished jobs, stages and queries Spark keeps (default: 1,000 of each)."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     return dict.fromkeys(
@@ -171,8 +172,9 @@ def heap_of(settings: SparkSettings) -> str:
 
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
-    """Returns properties that close consumers unused for a minute. With Spark's default of five, ten kills in a row
-    left 16 MB and 160 descriptors in use. Fetched records are kept for the next batch unless memory is short."""
+    """Returns properties that close consumers unused for a minute. With Spark's default of five minutes, ten killed
+    workers in a row left 16 MB and 160 descriptors in use. Fetched records are kept for the next batch unless memory is
+    short."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
@@ -187,8 +189,8 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Returns properties to share an engine fairly and limit idle Pythons. Spark's default is as many as all workers
-    had tasks."""
+    """Returns properties to share an engine fairly and limit idle Pythons. By default Spark keeps as many idle Pythons
+    as all workers together had tasks."""
     if settings.workers == 1:
         return {}
     return {
@@ -224,8 +226,9 @@ def _escaped(text: str) -> str:
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Limits the consumers that Spark keeps, by `topics`, the number of partitions of each topic. Returns a sentence if
-    Spark cannot keep all. Call it before the first batch, because the pool of consumers reads its limit once."""
+    """Limits how many consumers Spark keeps; `topics` has the number of partitions of each topic. If Spark cannot keep
+    one for each partition, returns a warning. Call it before the first batch, because the pool of consumers reads its
+    limit once."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

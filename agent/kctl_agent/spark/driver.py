@@ -51,7 +51,7 @@ class Driver(ABC):
 
     @abstractmethod
     def connect(self) -> str | None:
-        """Gets a session and returns None, or returns why there is none yet; never waits."""
+        """Gets a session and returns None, or returns why that is not possible yet; never waits."""
 
     @abstractmethod
     def check(self) -> None: ...
@@ -75,8 +75,7 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """Checks that Spark's application still runs. Raises ApplicationEnded if this process needs another JVM.
-        `lost_jvm` finds an ended JVM."""
+        """Checks that the Spark cluster still runs the application. Raises ApplicationEnded."""
         if self.session is None:
             return
         try:
@@ -96,7 +95,7 @@ class EngineDriver(Driver):
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment` returns variables of the executors' Pythons beyond the engine's."""
+        """`environment` returns variables for the executors' Pythons beyond the engine's variables."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir
@@ -181,8 +180,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Returns a class of contexts whose `stop` leaves the shared context running, when its constructor fails or the
-    user's code calls `frame.sparkSession.stop()`."""
+    """Returns a class of contexts whose `stop` leaves the shared context running. `stop` is called when a constructor
+    fails, or by the user's `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

@@ -1,8 +1,8 @@
 """Py4J gateways into a JVM that only processes of this user can reach.
 
 Py4J reads a line of any length before it checks the token, which could fill the JVM's heap. So the JVM compares the
-first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). Java could learn
-the owner of a connection only from `/proc/net/tcp`, which takes longer the more sockets the machine has.
+first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). The JVM does not
+check a connection's owner, because Java could only search `/proc/net/tcp`, which may take long.
 """
 
 import os
@@ -32,7 +32,6 @@ _ANSWER_SECONDS = 1.0
 
 @contextmanager
 def exported(name: str, text: str) -> Iterator[None]:
-    """Sets an environment variable for a JVM that PySpark starts."""
     given = os.environ.get(name)
     os.environ[name] = text
     try:
@@ -56,7 +55,7 @@ class OwnGateways:
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
         """Returns a `py4j.ClientServer` that listens on loopback, its port and its token. Like `Py4JServer`, it runs a
-        callback on the thread that waits for the callback."""
+        callback on the thread that waits for the callback's end."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -107,8 +106,8 @@ class Gateway:
     """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): a callback runs on its query's
-        thread, in its job group and scheduler pool, and ends with it."""
+        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): a callback runs on the thread of its
+        query, in the query's job group and scheduler pool, and ends with the query."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)

@@ -54,8 +54,9 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Makes Py4J bind ports with SO_REUSEPORT, for which it has no option. The engine reserves the port too, because
-    the JVM executes what a callback connection returns, and after a worker's end any user could listen there."""
+    """Makes Py4J bind ports with SO_REUSEPORT, for which Py4J has no option. The engine can then reserve the same port
+    beyond a worker's end. Otherwise any user could listen there, and the JVM executes what a callback connection
+    returns."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address

@@ -77,7 +77,7 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Rejects other users' connections. A silent one would block Spark's accumulator server, and its scheduler."""
+    """Rejects other users' connections. A silent one would block Spark's accumulator server, and so its scheduler."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
@@ -95,7 +95,7 @@ def _submitting(properties: Path) -> AbstractContextManager[None]:
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """Returns how the JVM ended, or that it hangs, if this caused `error`. Py4J itself reports only a connection."""
+    """Returns how the JVM ended, or that it hangs, if this caused `error`. Py4J reports only a broken connection."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -112,7 +112,7 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Explains the end of the process, and records an out-of-memory exit for the next JVM (`kept_consumers`)."""
+    """Explains why the JVM was lost. If its memory ran out, notes that for the next JVM (`kept_consumers`)."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why
@@ -122,7 +122,7 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of a killed driver. It has ended, because the caller owns the agent's socket."""
+    """Removes the files of an earlier, killed driver, which has ended, because the caller owns the agent's socket."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

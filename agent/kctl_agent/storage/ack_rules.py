@@ -17,7 +17,7 @@ MAX_ERROR_BYTES = 8192
 
 @dataclass(frozen=True, slots=True)
 class AckVerdict:
-    """The result of `settle` for a block: one transaction replaces it with `again` (None: removes it) and stores
+    """What `settle` does with a block in one transaction: replaces it with `again` (None: removes it) and stores
     `dead`."""
 
     again: Block | None
@@ -54,7 +54,8 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order, one topic id per block. Also returns the ids of readable ones."""
+    """Packs dead letters into blocks in offset order, one topic id per block. Also returns the ids of the readable
+    ones."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):

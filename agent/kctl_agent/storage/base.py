@@ -7,9 +7,10 @@ For the workers that put messages:
   rejected, because messages would be lost.
 - **Only `init_offsets` moves a stored offset backwards** and gives it a new version. Puts planned on another version
   are rejected, so a frozen worker cannot interfere with the next owner.
-- **One storage, one group.** `bind` ties a storage to one group of one cluster. A table keeps stored offsets for each
-  group and cluster.
-- **Durable once the writer is closed.** Only then may an offset be committed. Returned stored offsets are durable too.
+- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a table serves several: it keeps
+  stored offsets for each group and cluster.
+- **Durable once the writer is closed.** Only then may an offset be committed. Stored offsets are durable when they are
+  returned.
 
 For the sinkers that claim messages:
 
@@ -18,7 +19,7 @@ For the sinkers that claim messages:
 - **The lease decides.** Without a lease, `settle` changes nothing. An expired lease is valid until another owner gets
   the block.
 - **A message is always in one place.** One transaction takes it out of its block and removes it, retries it in a
-  smaller block, or stores it as a dead letter, replacing an older one.
+  smaller block, or stores it as a dead letter, replacing an older one of the same message.
 - **Order.** Without failures, a partition's blocks are delivered in offset order; retried blocks precede later puts.
   With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
 - **Time never goes back.** Setting the wall clock does not move leases and delays.
@@ -109,18 +110,19 @@ class OffsetStore(ABC):
         """Ties a new storage, or with `take_over` any storage, to `owner`; returns the storage's random id. Raises
         OtherGroup.
 
-        A copied storage keeps its id, an emptied one gets a new id; a storage that keeps nothing has an empty id. For a
-        table, `owner` selects the stored offsets of the other methods, which raise StorageUnusable before `bind`.
+        A copied storage keeps its id, an emptied one gets a new id; a storage that keeps nothing has an empty id. In a
+        table, `owner` selects the stored offsets that other methods use; before `bind` they raise StorageUnusable.
         """
 
     def moved_from(self) -> Binding | None:
-        """Returns the owner's group in another cluster if only that one has stored offsets in this table, or None."""
+        """If this table has the group's stored offsets only for other clusters, returns one of these owners, else
+        None."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
         """Writes stored offsets in one transaction, backwards too, and gives each the next `version`. Raises
-        StoredOffsetMoved, and writes nothing, if a stored offset, or its absence, differs from `seen`."""
+        StoredOffsetMoved, and writes nothing, if a stored offset has changed since `seen`."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
@@ -212,8 +214,8 @@ class DeadLetterStore(ABC):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Does not
-        requeue damaged ones. Raises StorageError if the storage has no queue, and the errors of `remove_dead`."""
+        """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Damaged
+        dead letters stay. Raises StorageError if the storage has no queue, and the errors of `remove_dead`."""
 
     @abstractmethod
     def move_dead(
@@ -226,7 +228,8 @@ class DeadLetterStore(ABC):
         """Removes dead letters that `send` has stored elsewhere; returns how many.
 
         `send` gets some at a time and returns those it stored. After a crash it may get the same dead letters again,
-        and one that was requeued meanwhile may be in both places. Damaged ones stay. Otherwise like `remove_dead`.
+        and one that was requeued meanwhile may be in both places. Damaged dead letters stay. Otherwise like
+        `remove_dead`.
         """
 
 
@@ -247,9 +250,9 @@ class Storage(OffsetStore, DeadLetterStore):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Leases pending blocks: up to `limit` messages and `limit_bytes` as stored, or one larger block. First ends
-        expired delays and leases; an expired lease counts as a try. With `ordered`, on which all sinkers should agree,
-        leases one block per partition."""
+        """Leases pending blocks: up to `limit` messages and `limit_bytes` as stored, or one larger block. First makes
+        blocks with an expired delay or lease pending; an expired lease counts as a try. With `ordered`, on which all
+        sinkers should agree, leases one block per partition."""
 
     @abstractmethod
     def settle(
@@ -266,7 +269,7 @@ class Storage(OffsetStore, DeadLetterStore):
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
         """Makes blocks leased to `owner` claimable again; returns the number of messages. If `owner` died, pass
-        `count_try`, so that a message cannot kill its handler for ever."""
+        `count_try`, because a message that kills its handler each time must run out of tries."""
 
     @abstractmethod
     def dead_letter(
@@ -282,8 +285,8 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        """Makes delayed blocks and expired leases claimable, and with `older_than_seconds` leases taken that long ago,
-        even if they were renewed. Returns the number of messages."""
+        """Makes delayed blocks and expired leases claimable; with `older_than_seconds` also leases that were taken that
+        long ago, even if renewed. Returns the number of messages."""
 
     def dead_letter_store(self) -> DeadLetterStore:
         return self
@@ -301,7 +304,7 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks into portions to put one after the other. A portion has at most one chunk of a partition."""
+        """Divides chunks into portions to put one after the other; by default all chunks are one portion."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:

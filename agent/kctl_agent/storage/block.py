@@ -8,8 +8,8 @@ The CRC-32 covers all other bytes in order. The msgpack is a map {"o","t","k","v
 - `o`: offsets as int64 little-endian bytes, or None if they have no gaps;
 - `t`: Kafka timestamps in milliseconds as int64 bytes;
 - `k`, `v`: (lengths as int32 bytes, -1 for null; all bytes joined), or None if every one is null;
-- `h`: as `k`, with each message's headers as JSON `[{"k": key, "v": base64}]`, without `v` for a null value, and null
-  for a message without headers.
+- `h`: as `k`. The headers of a message are JSON, `[{"k": key, "v": base64}]`, or null if it has none; a header whose
+  value is null has no `v`.
 
 Columns are built from whole Arrow buffers, which keeps a put nearly as fast as a sink that drops everything
 (benchmarks/pipeline.py).
@@ -212,7 +212,7 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
 
 
 def _checksum(*pieces: Bytes) -> int:
-    """Returns zlib's CRC-32, in a tenth of the time by the CPU's CRC instructions (benchmarks/README.md)."""
+    """Returns zlib's CRC-32, made in a tenth of the time with the CPU's CRC instructions (benchmarks/README.md)."""
     found = 0
     for piece in pieces:
         found = zlib_ng.crc32(piece, found)

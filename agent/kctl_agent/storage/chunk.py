@@ -44,7 +44,7 @@ class _OfPartition:
 @dataclass(frozen=True, slots=True)
 class StoredOffset(_OfPartition):
     """A partition's stored offset. `next` is the first offset not stored. `topic_id` (KIP-516) reveals a recreated
-    topic. `version` counts writes by `init_offsets`, because `next` may repeat."""
+    topic. `version` counts writes by `init_offsets`, which may move `next` backwards."""
 
     topic_id: str | None
     next: int
@@ -85,8 +85,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages in offset order, from `start` to before `end`, with gaps, planned on this `version` of the stored
-    offset."""
+    """Messages in offset order, possibly with gaps, from `start` to before `end`. They were planned on this `version`
+    of the stored offset."""
 
     topic_id: str | None
     start: int

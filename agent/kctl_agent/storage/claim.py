@@ -123,7 +123,7 @@ class GroupCount:
         self._hours = [0] * hours
 
     def add(self, count: int, first: float, last: float, newest: str, recent: Iterable[int] = ()) -> None:
-        """Adds dead letters to the group. `recent` are the deaths in each of the last hours, the current hour first."""
+        """Adds dead letters to the group. `recent` counts them for each of the last hours, the current hour first."""
         self._first = min(self._first, first) if self.count else first
         if not self.count or last >= self._last:
             self._last, self._newest = last, newest

@@ -30,8 +30,8 @@ class Kind:
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """Makes the storage of the settings without opening it; the result can be pickled. Raises StorageError for an
-    unknown mode or a table."""
+    """Makes the storage of the settings without opening it; the result can be pickled. Raises StorageError if the mode
+    is unknown or its storage is a table."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])

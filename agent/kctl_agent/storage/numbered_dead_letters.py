@@ -1,5 +1,5 @@
-"""Dead letters with numbers. A change to all matches covers only dead letters that existed when the change began.
-Otherwise a handler that fails at once would keep the change going for ever."""
+"""Dead letters with ascending numbers. A change to all matches ignores numbers assigned after it began; otherwise a
+requeue would never end if the handler fails at once."""
 
 from __future__ import annotations
 
@@ -111,8 +111,8 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for the class. Leaves out dates later than
-        the storage's own clock, which was set back since."""
+        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for their error class. Leaves out dates
+        after now, which exist if the storage's clock was set back."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

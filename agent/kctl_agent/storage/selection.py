@@ -23,7 +23,8 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects messages. None does not restrict; bounds are inclusive. Blocks that overlap the offsets count whole."""
+    """Selects messages. None does not restrict; bounds are inclusive. A block that overlaps the offsets matches
+    whole."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")
@@ -98,7 +99,6 @@ EVERYTHING = Selection()
 
 
 def is_id_number(text: str) -> bool:
-    """Whether the text is a number of fewer than 64 bits."""
     return text.isdecimal() and len(text) < 19
 
 

@@ -38,8 +38,6 @@ class Sources:
 
 
 class WorkerStats(StoringStats):
-    """State, work and events of one worker. Thread-safe."""
-
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
         self._timestamps: dict[TopicPartition, float] = {}

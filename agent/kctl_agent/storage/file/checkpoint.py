@@ -1,16 +1,16 @@
 """Copies a file storage's write-ahead log into the database file, avoiding SQLite's WAL-reset bug.
 
 The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, except 3.44.6 and 3.50.7): the whole log is
-copied, a second checkpoint starts, and at that moment another connection commits, which restarts the log. The
+copied, a second checkpoint starts, and at that moment another connection commits, which restarts the log. The second
 checkpoint records frames of the new log as copied; a later one skips them, and they are lost.
 
 Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
 
-- `reading`: a read transaction older than the checkpoint. The log restarts only without readers (`walRestartLog` in
-  wal.c); if everything was copied before, the checkpoint can neither copy nor record anything.
+- `reading`: a read transaction older than the checkpoint. It keeps the log from restarting (`walRestartLog` in wal.c).
+  If the whole log was copied before, it instead keeps the checkpoint from copying or recording anything.
 - `writing`: the write lock, so that no other connection commits.
 
-SQLite's checkpoint at commit is turned off (`schema.connect`). The one at the close of the last connection is safe,
+SQLite's checkpoint at commit is turned off (`schema.connect`). Its checkpoint when the last connection closes is safe,
 because SQLite then has the whole file to itself.
 """
 

@@ -1,13 +1,14 @@
 """The write-ahead log of a file storage, and its syncs when the disk fails.
 
 Linux reports a failed write-back once, to each descriptor open at that time (`man 2 fsync`); the pages then count as
-written and are never retried. So every writer opens a descriptor before its first write and notes an error, as a file
-in a folder next to the storage, for every process that uses it. While the note exists, nothing counts as durable.
+written and are never retried. So every writer opens a descriptor before its first write. It notes an error for all
+processes that use the storage, as a file in a folder next to it. While the note exists, nothing counts as durable.
 Earlier reads and writes never count as durable, even after a recovery.
 
 Pages that Linux could not write back stay in memory only until the memory is needed, and SQLite does not check frames
 when it reads or copies them. So `recover` rewrites the log as read, syncs it, and has SQLite rebuild its index up to
-the last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Later commits never counted.
+the last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Later commits never counted as
+durable.
 """
 
 import os
@@ -81,7 +82,8 @@ def _folder(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Repairs the log after a failed sync, if any; waits up to 30 s. After OSError or sqlite3.Error, call it again."""
+    """Repairs the log after a failed sync, if any; waits up to 30 s for the write lock. After OSError or sqlite3.Error,
+    call it again."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")

@@ -230,7 +230,7 @@ class TableStorage(OffsetStore):
 @dataclass(eq=False)
 class LakeBatch:
     """A batch to commit. Messages below the offsets in `below` are stored already. `claims` are the table's last claims
-    on these partitions, by batches about to store dead letters."""
+    on these partitions; a batch makes a claim before it stores dead letters."""
 
     _storage: TableStorage
     table_id: str
@@ -257,5 +257,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Removes the files. Abandoned tasks may still write more, which the plan reveals later."""
+        """Removes the files. Abandoned tasks may still write more, which are found later by the plan."""
         self.folder.remove_all()

@@ -86,7 +86,7 @@ class RedisDeadLetters(NumberedDeadLetters):
         return done if done >= 0 else self._put_back_dead(self._left(dead_letters))
 
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Removes dead letters with the script that requeues, but makes no blocks; returns how many."""
+        """Removes dead letters without making blocks of them; returns how many."""
         removed = int(self._session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
         return removed if removed >= 0 else self._remove_dead(self._left(dead_letters))
 
@@ -97,8 +97,8 @@ class RedisDeadLetters(NumberedDeadLetters):
 def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
-    """Finds up to `limit` places after `after` in each sorted set. If a set does not contain `after`, this function
-    itself compares places of the same millisecond."""
+    """Finds up to `limit` places after `after` in each sorted set. In a set that does not contain `after`, compares
+    places of the same millisecond itself."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []
@@ -131,8 +131,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """Returns the runs that may match a selection. Without partition and cause, this is one run of all dead letters,
-    without a cause."""
+    """Returns the runs that may match a selection; without partition and cause, one run of all dead letters."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)

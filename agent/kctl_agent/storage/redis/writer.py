@@ -1,4 +1,4 @@
-"""Puts into a Redis storage: one transaction sends the bytes of many chunks and runs the script that decides."""
+"""Puts into a Redis storage: one transaction sends the bytes of many chunks and runs the script that stores them."""
 
 import uuid
 from collections.abc import Iterator, Sequence

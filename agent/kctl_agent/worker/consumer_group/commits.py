@@ -1,7 +1,4 @@
-"""The group's committed offsets as this worker knows them, and partitions whose commit the broker rejects.
-
-kafka-python 3.0.12 raises only the first error of an OffsetCommit response.
-"""
+"""The group's committed offsets as this worker knows them, and partitions whose commit the broker rejects."""
 
 import time
 from collections.abc import Collection, Mapping
@@ -38,7 +35,8 @@ class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def keep_partition_errors(consumer: Any) -> None:
-    """Makes the consumer collect errors of partitions in `PendingCommit.refused`; it still raises other errors."""
+    """Makes the consumer collect errors of partitions in `PendingCommit.refused`; it still raises other errors. By
+    itself, kafka-python 3.0.12 raises only the first error of a response."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
     handle = coordinator._handle_offset_commit_response  # noqa: SLF001
 
@@ -97,7 +95,7 @@ class Commits:
         return time.monotonic() - self._changed_at >= QUIET_SECONDS
 
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
-        """Records the answer to a commit. All `offsets` but those of `refused` are committed. Main thread only."""
+        """Records the answer to a commit: all `offsets` are committed except those of `refused`. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
         still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
         for tp in refused:

@@ -48,13 +48,13 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns a subclass of assignor `name` that announces the leader to every member, and claims what this member
-    owns. The leader writes its member id and the partition counts into the user data of every assignment, which other
-    clients ignore. The subscription's user data is not free, because sticky uses it.
+    """Returns a subclass of assignor `name` that announces the leader to every member, and claims the partitions that
+    this member owns. The leader writes its member id and the partition counts into the user data of every assignment,
+    which other clients ignore.
 
     `own_member_id` is called in `assign`, `owned` at each join, `on_leader(generation, leader, partitions)` on
-    kafka-python's I/O thread at every assignment. `leader` is None if the leader is a client that writes no note;
-    `partitions` has the partition count of each topic.
+    kafka-python's I/O thread at every assignment. `leader` is None if the leader is another client; `partitions` has
+    the partition count of each topic.
     """
 
     stock: Any = ASSIGNORS[name]
@@ -122,8 +122,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     """Membership in the group. `poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
 
     `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` runs in a thread, without a
-    commit. `note(partition)`, for the metadata of a commit, and `on_committed(offsets)` run on the I/O thread and must
-    not block.
+    commit. `note(partition)`, which returns the metadata for a commit, and `on_committed(offsets)` run on the I/O
+    thread and must not block.
     """
 
     def __init__(
@@ -264,7 +264,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
-        """Runs `on_lost` without a commit, because the group continues without this member. Awaited on the I/O loop."""
+        """Runs `on_lost`. Awaited on the I/O loop."""
         self._suspended = True
         try:
             await self._in_thread(self.on_lost)
@@ -318,22 +318,23 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Loads metadata; call it after `subscribe`. Otherwise kafka-python 3.0.12 finds that a leader has assigned
-    partitions without knowing any, and makes the whole group join again."""
+    """Loads metadata; call it after `subscribe`. Otherwise a leader assigns partitions while kafka-python 3.0.12 knows
+    none; it notices this later and makes the whole group join again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
     """Makes a leader join again, and so reassign, as soon as partition counts of topics differ from these. kafka-python
-    3.0.12 does this only in a leader that has made an assignment, unlike a restarted static leader."""
+    3.0.12 does this only in a leader that made the assignment itself, which a restarted static leader did not."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes a member that is evicted between JoinGroup and SyncGroup learn its losses before it joins again. Otherwise,
-    in kafka-python 3.0.12, a cooperative member claims partitions that another member may have owned meanwhile."""
+    """Makes a member that is evicted between JoinGroup and SyncGroup give up its partitions before it joins again.
+    Otherwise, in kafka-python 3.0.12, a cooperative member claims partitions that another member may have owned
+    meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 

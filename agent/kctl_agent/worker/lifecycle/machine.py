@@ -1,7 +1,7 @@
 """The state machine of a worker: events in, actions out.
 
 Pure; times are the caller's monotonic seconds. Each method is an event and returns the actions that follow, in order.
-Decisions fall at `tick` (what must end) and `start_due` (what may begin), so a turn does at most one slow thing.
+`tick` decides what must end and `start_due` what may begin, so a turn does at most one slow thing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -65,7 +65,7 @@ class Commit(Action):
 
 @dataclass(frozen=True, slots=True)
 class StartQuery(Action):
-    """Starts a query. The answer is `query_started`, `start_failed`, `driver_ended` or `lost`."""
+    """Starts a query. The result is reported by `query_started`, `start_failed`, `driver_ended` or `lost`."""
 
     group: Group
     is_careful: bool = False
@@ -116,7 +116,7 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """A worker's state. The first event is `polled`. Runs on the main thread, or during a revocation on its thread."""
+    """A worker's state. The first event is `polled`. Runs on the main thread, or during a revocation in its thread."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING

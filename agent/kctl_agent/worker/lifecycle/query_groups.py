@@ -32,7 +32,7 @@ class QueryGroups:
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
-        """Returns the partitions of each query, the streaming one first. Together they are all of `partitions`."""
+        """Returns the partitions of each query, the streaming one first; each of `partitions` is in one query."""
         if partitions:
             self.suspects &= partitions
         return [group for group in (partitions - self.suspects, partitions & self.suspects) if group]

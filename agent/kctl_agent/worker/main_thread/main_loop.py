@@ -353,8 +353,6 @@ class MainLoop:
 
 @dataclass(eq=False)
 class Committer:
-    """Commits stored offsets. For the main thread."""
-
     _membership: Membership
     _progress: ReadProgress
     _stats: WorkerStats

@@ -33,8 +33,6 @@ JVM_SECONDS = 15.0
 
 @dataclass(eq=False)
 class QueryStart:
-    """Starts queries. Blocks; for the main thread."""
-
     _lifecycle: Lifecycle
     _pipeline: Pipeline
     _start_offsets: StartOffsets

@@ -30,13 +30,12 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 
 class HalfMoved(Exception):
-    """The group is reset, or may be, but the stored offset has not moved: the next start reads from there."""
+    """The group's offset has moved, or may have, but not the stored offset; the next query starts at the group's
+    offset."""
 
 
 @dataclass(eq=False)
 class Seeking:
-    """Executes seeks. Blocks; for the main thread."""
-
     _pipeline: Pipeline
     _brokers: Brokers
     _storage: OffsetStore
@@ -89,8 +88,6 @@ class Seeking:
 
 @dataclass(eq=False)
 class Requests:
-    """Executes a worker's operations. For the main thread."""
-
     _name: str
     _inbox: Inbox
     _membership: Membership
@@ -102,7 +99,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes as many operations as possible without waiting. Queries restart if a waiting one is dropped."""
+        """Executes as many operations as possible without waiting. If a waiting seek is dropped, queries restart."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]
@@ -129,7 +126,7 @@ class Requests:
             return Outcome("failed", str(error))
 
     def _pause(self, _operation: AcceptedOperation) -> Outcome:
-        """Returns `waiting` until no query reads the paused partitions. The inbox already has the scopes."""
+        """Returns `waiting` until no query reads the paused partitions."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
             return _WAITS

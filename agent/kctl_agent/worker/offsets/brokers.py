@@ -44,7 +44,8 @@ METADATA_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Metadata of topics. `ids` are those of KIP-516, if brokers know them. A topic with an error has no rows or id."""
+    """Metadata of topics. `ids` are those of KIP-516, if brokers know them. A topic in `errors` is not in `rows` or
+    `ids`."""
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
@@ -269,7 +270,7 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """Returns the controller's id. With KRaft, this is the quorum's leader; DescribeCluster names any broker."""
+        """Returns the controller's id: with KRaft, the quorum's leader, because DescribeCluster names any broker."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:

@@ -1,9 +1,9 @@
 """The metadata that a worker commits with an offset: the storage with the messages below it, and the log that was read.
 Pure. An offset committed without such a note is another client's and resets the group.
 
-Leader epochs (KIP-320) show whether the current log is still the one that was read. A log that was truncated and has
-grown past the position again has an ordinary end. But a new leader knows where its log of an older epoch ends: if that
-is below the end that the older leader reported, the records between are lost.
+Leader epochs (KIP-320) show whether the current log is still the one that was read. The end of a log does not show it
+if the log was truncated and has grown past the position again. But a new leader knows where its log of an older epoch
+ends: if that is below the end that the older leader reported, the records between are lost.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last seen log of each partition while this worker owns it, because another owner may have handled a
-    truncation. `began`, `observe` and `committed` are for one thread."""
+    """The last seen log of each partition. It no longer counts once the partition is given up, because another owner
+    may handle a truncation. `began`, `observe` and `committed` are for one thread."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -72,12 +72,11 @@ class Epochs:
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
-        """Records the notes of these partitions as committed."""
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the positions of partitions whose committed note has an older log end than the last seen one, as is
-        usual once messages stop."""
+        """Returns positions to commit again, because they are above the log end in the committed note. That is usual
+        once messages stop."""
         return {
             tp: position
             for tp, position in positions.items()

@@ -74,8 +74,8 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class StartOffset:
     """Where reading a partition begins. If `must_commit`, commit this offset with a note before reading. Otherwise,
-    after the next put, the committed offset would look like a reset, or the storage would look rolled back once
-    more."""
+    after the next put, the committed offset would look like a reset, or like a sign that the storage was rolled
+    back."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -90,9 +90,9 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
       invalidates nothing.
     - A committed offset without a note is another client's, and reading begins there. With a stored offset this is a
       reset; otherwise another client has left the group.
-    - A note with this storage only shows how far the storage once was, and reading continues at the stored offset. If
-      the committed offset is higher, the storage was rolled back; without a stored offset, it was emptied.
-    - An offset noted with another storage replaces the stored offset.
+    - If the note names this storage, reading continues at the stored offset. A higher committed offset shows that the
+      storage was rolled back. Without a stored offset the storage was emptied, and the committed offset counts.
+    - If the note names another storage, the committed offset replaces the stored offset.
 
     Finally the offset is moved into the log. An offset above the log's end, or above the first offset that differs,
     shows a truncation. An offset below the log's start shows loss by retention.
@@ -180,8 +180,8 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970, for the first record
-    not older or the end of the log. Raises BadParams, also for an offset outside the log."""
+    """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record that
+    is not older, or else the end of the log. Raises BadParams, also for an offset outside the log."""
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end

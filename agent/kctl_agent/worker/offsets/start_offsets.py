@@ -39,7 +39,6 @@ class Decided:
         return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
-        """Returns where the query begins to read a partition once the stored offsets are set."""
         start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))
         version = before.version if before else 0
         if start.stored_offset is not None:
@@ -59,8 +58,8 @@ class StartOffsets:
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
         """Decides where partitions begin.
 
-        Reads stored offsets before committed ones, and again after a move, to notice another owner's actions. Raises
-        BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
+        To notice another owner's actions, reads stored offsets before committed ones, and again if an offset has moved.
+        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
         """
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
@@ -105,8 +104,8 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Asks brokers for partitions, and for all partitions of a topic that is `new` to the group, even other
-        members'. So a partition without a stored offset next to others with one was added later, and is read from its
+        """Asks brokers about partitions, and about all partitions of a topic that is `new` to the group, even other
+        members', so that all get a stored offset. A partition that later has none was added, and is read from its
         start."""
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}

@@ -1,5 +1,5 @@
 """Says in one line why a batch failed, and whether the storage was the cause. The driver gets an executor's exception
-as text. Exceptions of the put have a secret token, because an exception of user code may quote any record."""
+as text. kctl marks its own exceptions with a secret token, because an exception of user code may quote any record."""
 
 import re
 from dataclasses import dataclass
@@ -36,7 +36,6 @@ class BatchFailure:
 
     @property
     def outside(self) -> Outside | None:
-        """The external system that was unusable, or None."""
         return None if not self.is_storage else "registry" if self.code == RegistryUnusable.code else "storage"
 
     def __str__(self) -> str:

@@ -68,11 +68,12 @@ class BatchPut(ABC):
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
         """Makes dead letters of these messages of one partition, unchanged, and moves the partition's stored offset
-        past them. If it raises StorageError, it did neither; a table may have the dead letters."""
+        past them. If it raises StorageError, it did neither, but a table may already have the dead letters."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of `stream` and moves stored offsets to the ends of `ranges`. Runs on a callback thread."""
+        """Stores a batch of the query's `stream` and moves stored offsets to the ends of `ranges`. Runs on a callback
+        thread."""
 
 
 class BlockPut(BatchPut):

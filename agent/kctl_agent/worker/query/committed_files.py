@@ -1,9 +1,9 @@
 """Parquet files of a batch, with names that separate task attempts.
 
-Spark may run a task again, or twice at a time, and an abandoned attempt may write for any time. The commit protocol of
-its streaming file sink gives each file a random name, and renames no file. The driver gets the names of one attempt per
-task, the attempt whose rows Spark counted. A file system, a locale or a listing may hide files, so kctl compares their
-rows with Spark's count.
+Spark may run a task again, or twice at a time, and an abandoned attempt may go on writing. The commit protocol of
+Spark's streaming file sink gives each file a random name, and renames no file. For each task the driver gets the file
+names of the one attempt whose rows Spark counted. A file system, a locale or a listing may hide files, so kctl compares
+their rows with Spark's count.
 """
 
 # ruff: noqa: SLF001 - PySpark chooses no protocol for one job, and waits for an observation without end

@@ -1,5 +1,5 @@
-"""PySpark's daemon with the imports of a put already done: it forks a Python for each task. A fork has no threads:
-pyarrow's jemalloc restarts its own; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`."""
+"""PySpark's daemon, which forks a Python for each task, with the imports of a put already done. A fork has no threads,
+but needs none: pyarrow's jemalloc restarts its own; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`."""
 
 import gc
 import socket
@@ -24,9 +24,9 @@ def import_for_tasks() -> None:
 def worth_searching(paths: list[str]) -> list[str]:
     """Returns `paths` without copies of an installed PySpark or Py4J, and without Spark's jar.
 
-    Spark's PYTHONPATH begins with zip files of both as source, which every start of a daemon compiles again (0.3 s of
-    CPU time). It ends with the jar of Spark's core, of whose 5,900 files PySpark makes each fork read the list
-    (`importlib.invalidate_caches` in pyspark/worker_util.py), which takes 65 ms and 11 MB.
+    Spark's PYTHONPATH begins with zip files of PySpark's and Py4J's sources, which each daemon would compile again (0.3
+    s of CPU time). It ends with the jar of Spark's core, whose list of 5,900 files each fork would read
+    (`importlib.invalidate_caches` in pyspark/worker_util.py; 65 ms and 11 MB).
     """
     return [path for path in paths if not (_is_copy(Path(path), paths) or _is_jar_of_spark(Path(path)))]
 

@@ -52,8 +52,8 @@ TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was sto
 
 
 class LakePut(BatchPut):
-    """Puts a batch into a table, and makes dead letters of marked rows. From the first batch on, no other worker has
-    the query's partitions."""
+    """Puts a batch into a table, and makes dead letters of marked rows. The first batch fences off former owners of the
+    query's partitions."""
 
     def __init__(
         self,
@@ -149,7 +149,6 @@ class LakePut(BatchPut):
 
     @property
     def _place(self) -> str:
-        """The prefix of the columns `topic`, `partition` and `offset` in a transformed row."""
         return "" if self._typed is None else f"{KAFKA}."
 
     @cached_property
@@ -172,7 +171,6 @@ class LakePut(BatchPut):
         log.warning("%s became dead letters: %s", number_of(written.rows, "message"), table.identity)
 
     def transformed(self, frame: DataFrame) -> DataFrame:
-        """Decodes and transforms records. Raises BootstrapError, RegistryUnusable, and what the transform raises."""
         return self._decoded(frame)[0]
 
     def _decoded(self, messages: DataFrame) -> tuple[DataFrame, UndecodedRows | None]:

@@ -93,7 +93,8 @@ class Marked(ABC):
         """Returns the messages of the marked rows, once each and as in `source`, as rows of the dead-letter table."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
-        """Checks that both runs marked the same rows. Call it after `messages`. Raises UnsteadyMarks, UntracedMarks."""
+        """Checks that both passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,
+        UntracedMarks."""
 
 
 class UndecodedRows(Marked):
@@ -104,7 +105,6 @@ class UndecodedRows(Marked):
 
     @property
     def has_unknown(self) -> bool:
-        """Whether the schema of any row is unknown."""
         return bool(self.counted["unknown"])
 
     def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
@@ -115,8 +115,6 @@ class UndecodedRows(Marked):
 
 
 class MarkedRows(Marked):
-    """Rows that a transform marked."""
-
     def __init__(self, rows: DataFrame, place: str = "") -> None:
         """`place` is the prefix of the column names in `MESSAGE`."""
         super().__init__(rows, _counts(place))
@@ -171,8 +169,8 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
 
 
 def _now() -> Column:
-    """Returns the current time, from a text and an empty part of a column. A constant would become part of a query's
-    code, and Spark would compile each batch again."""
+    """Returns the current time. Adds an empty substring of `topic`, because Spark would put a constant into the query's
+    generated code and compile that again for each batch."""
     return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 
 

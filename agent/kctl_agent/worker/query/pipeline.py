@@ -1,8 +1,8 @@
 """The streaming queries of a worker: from assigned partitions and start offsets to stored batches.
 
-One query per set of partitions, usually one for all, with a scratch checkpoint. Spark requests a batch on a Py4J
-callback thread (`Run.put_batch`). A batch's end offsets are read from the checkpoint's offset log, which Spark writes
-before it runs the batch.
+One query per set of partitions, usually one for all, with a scratch checkpoint. Spark passes each batch to kctl on a
+Py4J callback thread (`Run.put_batch`). A batch's end offsets are read from the checkpoint's offset log, which Spark
+writes before it runs the batch.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Gets a session and returns None, or returns why there is none yet; never waits. Raises BootstrapError."""
+        """Like `Driver.connect`. Raises BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -121,8 +121,8 @@ class Pipeline:
         return not (session is None or isinstance(self._storage, Storage) or is_local(session.sparkContext.master))
 
     def _with_code(self) -> dict[str, str]:
-        """Returns the version of the user's code. Loads the code again for the next engine, because its objects, such
-        as a `udf`, belonged to the last one."""
+        """Returns the version of the user's code. Loads the code again for the next engine, because objects of the
+        code, such as a `udf`, belong to one engine."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -168,7 +168,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Returns what requeues dead letters; None without a table, or while its cluster is unknown."""
+        """Returns what requeues dead letters; None without a table, or before the storage is bound."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 
@@ -212,7 +212,6 @@ class Pipeline:
         return {} if self._search is None else self._search.unreadable()
 
     def limit_kept_consumers(self, topics: Collection[int]) -> str | None:
-        """Limits kept consumers (`conf.limit_kept_consumers`). Call it before the first query."""
         with self._driver_used():
             return None if self._driver.session is None else limit_kept_consumers(self._driver.session, topics)
 

@@ -1,4 +1,4 @@
-"""The executor's side of a put: Arrow batches into the storage. Memory is bounded by two Arrow batches."""
+"""The executor's side of a put: writes Arrow batches into the storage. Memory is bounded by two Arrow batches."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -54,7 +54,7 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the columns for the put. A topic becomes its place in `topics`; with names Spark took 3 to 8 % longer
+        """Returns the columns for the put. A topic becomes its index in `topics`; with names Spark took 3 to 8 % longer
         (benchmarks/README.md)."""
         # Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
@@ -106,7 +106,7 @@ class _Task:
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Stores one task's Arrow record batches. Yields one row of `RESULT_SCHEMA` per partition, in one batch. Raises
-    BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; then it wrote nothing of that portion."""
+    BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; nothing of the failed portion was written."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:

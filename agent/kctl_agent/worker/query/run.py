@@ -140,8 +140,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. `read` gets a name for consumers. `unreadable` returns the messages at an offset that
-        become dead letters."""
+        """Starts the thread. `read` gets the name under which consumers are shared. `unreadable` returns the messages
+        at an offset that become dead letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session

@@ -1,8 +1,8 @@
 """Decodes Avro in Spark: values of messages become typed columns, with one `from_avro` for each schema of a batch.
 
-The framing of a message names its schema, so the driver must know all schemas of a batch before the batch runs. It
-runs the batch with the schemas that it knows. If Spark then counts other ids, the driver fetches their schemas, and
-runs the batch again if the registry knows any of them. So a batch costs more only if an id is new or unknown.
+Each message names its schema, but Spark needs all schemas before the batch runs. So the driver runs the batch with the
+schemas that it knows. If Spark then counts other ids, the driver fetches their schemas, and runs the batch again if the
+registry knows any of them.
 """
 
 import json
@@ -53,8 +53,6 @@ class Known(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Expressions in a JVM that decode values."""
-
     context: SparkContext
     known: Known
     fields: Sequence[str]
@@ -83,7 +81,6 @@ class TypedRows:
 
     @property
     def known_ids(self) -> int:
-        """The number of known ids, which only grows."""
         return len(self._known.labels)
 
     def begin(self) -> None:
@@ -173,7 +170,7 @@ class TypedRows:
         return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
 
     def _columns_of(self, session: SparkSession) -> Columns:
-        """Returns the columns that decode values. Keeps them, because the JVM makes them by many calls."""
+        """Returns the columns that decode values. Keeps them, because making them takes many calls into the JVM."""
         if self._known.reader is None:
             self.refresh()
         context, known, kept = session.sparkContext, self._known, self._columns
@@ -189,8 +186,8 @@ class TypedRows:
     def _record(
         self, session: SparkSession, schema: Schema, writers: Mapping[str, Sequence[bytes]]
     ) -> tuple[Column, dict[bytes, str]]:
-        """Returns the decoded record, whose fields are all null if a value has no record or does not fit. Also returns
-        the reason for each prefix whose schema cannot be read by the reader's schema."""
+        """Returns the decoded record; all its fields are null if a value has no record or does not fit. Also returns,
+        for each prefix whose schema cannot be read by the reader's schema, the reason."""
         reader = json.loads(schema.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
@@ -259,8 +256,8 @@ def unframed(rows: DataFrame) -> DataFrame:
 
 
 def _header(name: str) -> Column:
-    """Returns the last header of this name. Avoids `filter`, which Spark interprets; that would cost a tenth of the
-    decoding."""
+    """Returns the last header of this name. Does not use `filter`, which Spark interprets: that would take a tenth of
+    the decoding's time."""
     return f.expr(f"get(reverse(headers.value), int(array_position(reverse(headers.key), '{name}')) - 1)")
 
 
@@ -269,7 +266,6 @@ def _is_one_of(prefixes: Sequence[bytes]) -> Column:
 
 
 def _named(prefix: str) -> Column:
-    """Names a prefix for people, like `framing.named`."""
     number, digits = f"conv(hex(substring({prefix}, 2)), 16, 10)", f"lower(hex(substring({prefix}, 2)))"
     guid = f"regexp_replace({digits}, '^(.{{8}})(.{{4}})(.{{4}})(.{{4}})', '$1-$2-$3-$4-')"
     return f.expr(f"if(substring({prefix}, 1, 1) = X'00', concat('id ', {number}), concat('GUID ', {guid}))")
@@ -289,7 +285,7 @@ def _compared(session: SparkSession, writer: str, reader: str) -> tuple[bool, st
 
 
 def _without_time(part: dict[str, Any]) -> dict[str, Any]:
-    """Removes the type `time-micros`. Delta has no time of day, and Spark makes one of microseconds only."""
+    """Removes the type `time-micros`, because Delta has no time of day."""
     return {name: value for name, value in part.items() if (name, value) != ("logicalType", "time-micros")}
 
 

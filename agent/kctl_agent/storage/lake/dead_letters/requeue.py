@@ -4,15 +4,16 @@ There are three steps. After each commit every message is in one place, whicheve
 
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
    `requeue`. From then on they are not dead letters, and only a worker removes them.
-2. *The batch*: a worker commits to the main table the transformed rows with numbers above the last batch's, and the
-   highest of these numbers. From then on a second worker's result is rejected.
+2. *The batch*: a worker transforms the rows with numbers above the last batch's. It commits the results to the main
+   table, with the highest of these numbers. From then on a second worker's result is rejected.
 3. *The rest*: that worker or the next one commits to the dead-letter table. It adds rows that the transform marked
    again, then removes rows up to that number. The added rows were on the disk before the second commit, which names
    their folder. So the transform, which may have changed, does not run again.
 
-A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of an
-uncommitted batch wait for its commit, because it may run again with another transform. Any process may do each step,
-also several at once: each commit is fenced by the number that it increases, a `txn` action named after the group.
+A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of a batch
+that is not committed are requeued only after its commit, because the batch may run again with another transform. Any
+process may do each step, also several at once: each commit is fenced by the number that it increases, a `txn` action
+named after the group.
 """
 
 from __future__ import annotations
@@ -136,7 +137,7 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests to requeue rows that `choose` selects in SQL and that have no request; returns their number."""
+        """Requests to requeue rows that `choose` selects in SQL and that have no request; returns how many."""
         stored = self._highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -186,12 +187,12 @@ class Requeues:
             return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
 
     def _finished(self, table_id: str) -> str:
-        """Returns the name of the finished number in the dead-letter table. Another main table has its own number."""
+        """Returns the name of the `txn` action that has the last number of step three, one for each main table."""
         return f"{self._put_back}/{table_id}"
 
     def _highest_put_back(self) -> int:
-        """Returns the group's highest requeued number in any cluster. It exceeds the newest request only if the
-        dead-letter table was replaced."""
+        """Returns the highest number of this group's requests in the main table, in any cluster. It exceeds those in
+        the dead-letter table only if that table was replaced."""
         with self._lake.table.state() as table:
             names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
             numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
@@ -207,8 +208,8 @@ class Requeues:
     def _finish(self, state: RequeueState) -> None:
         """Third step: adds the dead letters that remain, then removes the requeued ones, so that none is ever missing.
 
-        After a cancellation all dead letters remain. If the dead-letter table was restored from an older copy, those
-        that earlier batches requeued remain too.
+        After a cancellation all remain. If the dead-letter table was restored from an older copy, rows that earlier
+        batches requeued remain too.
         """
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
@@ -242,8 +243,9 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Checks that `folder` exists. Raises StorageUnusable if it is missing while the table has rows of requests up
-        to `stored`, because their removal would lose the folder's dead letters. A replaced table has no such rows."""
+        """Checks that `folder`, which has the dead letters to keep, exists. If it is missing while the table has rows
+        of requests up to `stored`, raises StorageUnusable, because the next step removes these rows. A replaced table
+        has none."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -335,7 +337,6 @@ class RequeueBatch:
         return self.requeues.commit(self)
 
     def discard(self) -> None:
-        """Removes the written files. Tasks may still write more, which their plans reveal later."""
         self.folder.remove_all()
         self.kept_folder.remove_all()
 

@@ -138,8 +138,8 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow, because a query
-    of delta-rs holds the interpreter while a store does not answer, which blocks the whole process."""
+    """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow: while a store
+    does not answer, a query of delta-rs holds the interpreter, which blocks the whole process."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]

@@ -1,8 +1,9 @@
 """Messages that a transform could not read, as rows of a second Delta table next to the main table.
 
-Two tables have no common commit. So a batch's dead letters are committed first, with their own stored offsets, and then
-its rows with the group's. A repeated batch finds its stored dead letters (`earlier_try`) and omits those messages
-before the transform. So each message is in one of the two tables, even if a changed transform repeats the batch.
+Two tables have no common commit. So a batch's dead letters are committed first, with stored offsets of their own, and
+then its rows with the group's stored offsets. If a batch is repeated, it finds the dead letters that are stored already
+(`earlier_try`) and omits those messages before the transform. So each message is in one of the two tables, even if the
+transform has changed in between.
 """
 
 import time
@@ -107,11 +108,8 @@ class DeadLetterTable(DeadLetterStore):
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Fences off processes that read the stored offsets before this batch, such as a frozen former owner. Returns
-        False if the table does not exist, because such a process may still create it.
-
-        A batch's claim (`LakeBatch.claims`) holds until another batch claims these offsets; then the first one is
-        rejected. Raises StoredOffsetMoved, StorageUnusable.
-        """
+        False if the table does not exist, because such a process may still create it. Raises StoredOffsetMoved,
+        StorageUnusable."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
@@ -260,8 +258,9 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """Runs `change` with a function that returns SQL for a version of the table, so that a commit on this version
-        changes exactly the counted rows; returns how many. Raises CountChanged, StorageError."""
+        """Runs `change`; returns the number of changed rows. `change` gets a function that makes SQL for a version of
+        the table, so that a commit on this version changes exactly the counted rows. Raises CountChanged,
+        StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection = selection.dated(time.time())
@@ -306,7 +305,7 @@ def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
     """Returns how this batch moves the dead letters' stored offsets.
 
     All of them get one new random id in place of the topic id, so that a commit fails if another commit came first.
-    Offsets alone would not show this: if a batch is repeated, the earlier try may have left the offset at its end.
+    Offsets alone would not show the other commit: an earlier try of the batch may already have moved them to its end.
     """
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}

@@ -1,8 +1,8 @@
 """Plans of batches, by which others find the files of a batch that is never committed.
 
 A batch writes its plan before its first file and removes it after its commit. The plan names the stored offsets and the
-table's version that the batch started from, so that later log entries show whether it was committed. While it exists,
-`vacuum` ignores its folder.
+table's version that the batch started from, so that later log entries show whether it was committed. While the plan
+exists, `vacuum` ignores the batch's folder.
 """
 
 from __future__ import annotations
@@ -122,10 +122,10 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
-    """Removes a batch's plan, and its files unless a process may have committed them before it was killed.
+    """Removes a batch's plan, and its files if the log shows that it was not committed.
 
-    Older versions of the table have the files of a committed batch, even after an OPTIMIZE. If the log no longer shows
-    the commit, the files are left to `vacuum`.
+    A committed batch's files must stay, because older versions of the table refer to them, even after an OPTIMIZE. If
+    the log no longer shows the commit, `vacuum` decides about the files.
     """
     folder = table.subfolder(_batch(file))
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):

@@ -1,4 +1,4 @@
-"""Checkpoints of a table's log, by delta-rs in a separate process, because one for 100,000 files takes hundreds of
+"""Checkpoints of a table's log, made by delta-rs in a separate process: one for 100,000 files takes hundreds of
 megabytes of memory."""
 
 import ctypes
@@ -87,8 +87,6 @@ def _run(table: Folder, cleans_up: bool) -> None:
 
 
 def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> None:
-    """Writes a checkpoint, and cleans up the log as configured."""
-
     def written() -> DeltaTable:
         if options is None:
             return _written_local(LocalFolder(Path(uri)))
@@ -105,8 +103,8 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 def _written_local(table: LocalFolder) -> DeltaTable:
     """Writes a checkpoint of the newest version, unless there is one already.
 
-    Makes it in a separate folder with links to the log's files, and renames it once it is on the disk; then the pointer
-    moves. A checkpoint that another process wrote first stays, because its readers have listed its size.
+    Makes it in a separate folder with links to the log's files. Once it is on the disk, puts it into the log and moves
+    the pointer. A checkpoint that another process wrote first stays, because readers have listed its size.
     """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)
@@ -136,7 +134,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
 
 
 def yield_to_others() -> None:
-    """Sets the lowest priority, one thread of delta-rs, and the first place in the kernel's out-of-memory order."""
+    """Lets other processes go first: lowest priority, one thread of delta-rs, first to be killed if memory runs out."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

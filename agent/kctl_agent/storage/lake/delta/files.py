@@ -36,7 +36,8 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file with rows. `path` is relative to the table. `nulls`, `least`, `greatest` are the footer's, by column."""
+    """A file with rows. `path` is relative to the table. `nulls`, `least`, `greatest` are by column, from the
+    footer."""
 
     path: str
     size: int

@@ -151,7 +151,7 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
     """Commits these actions as this version. Returns the bytes, or None if another writer was first. After an OSError
-    the log shows whether the entry exists.
+    only the log shows whether the entry exists.
 
     Syncs the entry, unlike delta-rs, because a power cut that damages an entry would make the table unreadable.
     """
@@ -177,7 +177,7 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
     """Yields the action on each line. Raises ValueError if a power cut has cut off another writer's entry, or left
-    zeros. JSON does not escape other line ends of Unicode, such as U+2028."""
+    zeros. Splits only at LF, because JSON does not escape other line ends of Unicode."""
     if not content:
         raise ValueError("it is empty")
     for line in content.split(b"\n"):

@@ -1,9 +1,9 @@
 """Reads the newest version of a table's log: continues if the log is the one read before, otherwise starts again.
 
-A process may be frozen between any two steps, while others clean up the log or replace the table. Both engines write
-the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it. While the pointer is unchanged,
-no entry above those read is missing. Delta's writer for Spark may overwrite an entry written between its check and its
-rename; the stamps of the newest entries show this.
+A process may be frozen between any two steps, while others clean up the log or replace the table. delta-rs and Spark
+write the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it. So while the pointer is
+unchanged, no entry above those read is missing. Delta's writer for Spark may overwrite an entry written between its
+check and its rename; the stamps of the newest entries show this.
 """
 
 from collections.abc import Iterable
@@ -59,9 +59,9 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """Reads newer entries into `state`. Returns False if this is another log, or if a clean-up may have removed
-        unread entries and a frozen process rewritten one. With `is_upon` we have just written the next entry; if the
-        newest is not ours, another writer has overwritten ours."""
+        """Reads newer entries into `state`. Returns False if this is another log, or if unread entries may have been
+        removed by a clean-up and one of them written again by a frozen process. `is_upon`: this process has just
+        written an entry upon `state`; if the one before was overwritten, raises StorageUnusable."""
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False

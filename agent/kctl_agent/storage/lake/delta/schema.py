@@ -1,7 +1,8 @@
 """The columns and features of a table: whether kctl can write a batch into it, and how the batch's columns are fitted.
 
 With `storage.merge_schema` new columns are added, null in existing rows; otherwise new columns of decoded values are
-left out, and numbers are widened. A changed type is rejected, and a field inside a struct is never added.
+left out. Numbers are widened to the table's type. Other changes of a type are rejected, and a field inside a struct is
+never added.
 """
 
 import json
@@ -148,8 +149,8 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that the table's files may be replaced. Raises TableRefused for deletion vectors, which added files
-    lack."""
+    """Checks that the table's files may be replaced. Raises TableRefused if it has deletion vectors, because the new
+    files would have none."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(

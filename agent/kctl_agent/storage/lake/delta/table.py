@@ -1,5 +1,5 @@
-"""A Delta table: opened, checked, committed to. kctl writes the commit of a batch or a compaction itself; delta-rs does
-what needs the list of files (queries, vacuum)."""
+"""Opens, checks and changes a Delta table. kctl writes the commit of a batch or a compaction itself; delta-rs does what
+needs the list of files (queries, vacuum)."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Overtaken(StorageUnusable, code="compaction_overtaken"):
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table before its files were listed, and the files removed since. kctl checks these and writes the commit
-    itself, because delta-rs accepts two compactions of the same files, which would duplicate each row."""
+    """The table before its files were listed, and the files removed since. Before a commit kctl compares this with the
+    log, because delta-rs accepts two compactions of the same files, which would duplicate each row."""
 
     version: int
     committed_at: float | None
@@ -186,8 +186,9 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commits the actions that `decided` returns; repeats both steps if another writer comes first. Returns the new
-        version. The caller holds the lock. Raises StorageUnusable; then the log shows the result."""
+        """Calls `decided` and commits the actions that it returns; does both again if another writer comes first.
+        Returns the new version. The caller holds the lock. Raises StorageUnusable; after an OSError only the log shows
+        the result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -280,8 +281,6 @@ class LakeTable:
                     return
 
     def _add_columns(self, wanted: Sequence[Mapping[str, Any]]) -> None:
-        """Adds the `wanted` columns that are missing. The caller holds the lock. Raises TableRefused,
-        StorageUnusable."""
         for _ in range(ATTEMPTS):
             new = new_columns(self._log.newest().fields, wanted)
             if not new:

@@ -1,4 +1,4 @@
-"""Counts files, bytes and rows of a table part by part from its log: delta-rs' list of files is too large."""
+"""Counts files, bytes and rows of a table from its log, part by part, because delta-rs' list of files is too large."""
 
 import json
 import re
@@ -162,8 +162,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Returns the last count plus the entries since. Returns None if files were removed or got new statistics, or
-        if this is another log."""
+        """Returns the last count plus the newer entries; None if they removed files or changed statistics, or if this
+        is another log."""
         last = self._last
         if (
             last is None

@@ -1,5 +1,5 @@
-"""The folder of a table, for plans, footers and leftovers of batches; delta-rs and Spark open it themselves. Names are
-relative, with `/`, unescaped (a log has them escaped)."""
+"""The folder of a table. kctl uses it for plans, footers and leftovers of batches; delta-rs and Spark open it
+themselves. Names are relative, with `/`, unescaped (a log has them escaped)."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -34,7 +34,7 @@ def check_size(name: str, size: int, most_bytes: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """A file in a folder. `modified` is by the clock of the place; `stamp` changes with each write."""
+    """A file in a folder. `modified` is by the clock of the file system or store; `stamp` changes with each write."""
 
     name: str
     size: int

@@ -84,8 +84,8 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        """Checks that of eight creations at once only one succeeds. Stores that reject the second of two sequential
-        writers accepted several of four concurrent ones (S3Proxy 3.1 in 216 of 300 tries, S3Mock 5.0 in 157)."""
+        """Checks that of eight creations at once only one succeeds. Some stores (S3Proxy 3.1, S3Mock 5.0) reject the
+        second of two sequential writers, but accept several concurrent ones."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # differ, to recognize ours after a lost reply
         try:
@@ -147,9 +147,9 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Creates an object; returns True if it did, or if an existing one has the same content, because a request that
-        was repeated after a lost reply may find its own object. Tries up to `CREATES` times if the store rejects the
-        request although no object exists, as after a conflict (409) that no writer won."""
+        """Creates an object. Returns True also if an existing object has the same content, because a request repeated
+        after a lost reply may find its own object. Tries up to `CREATES` times if the store rejects the request
+        although no object exists, as after a conflict (409) that no writer won."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True
@@ -239,7 +239,7 @@ class S3Folder(Folder):
 
 
 def _retries() -> RetryConfig:
-    """Returns when obstore retries. By default it gives up after ten retries, which take two to six seconds."""
+    """Returns how often obstore retries. By default it gives up after ten retries, which take two to six seconds."""
     least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
     return {
         "max_retries": RETRIES,

@@ -1,8 +1,8 @@
 """Compaction: puts the rows of many small files into few large ones, in separate commits.
 
 A concurrent commit of a batch is no conflict. After an UPDATE, DELETE, MERGE or OPTIMIZE of the same files the
-compaction has no effect. delta-rs writes statistics that hide rows (`merge_files`), treats a commit as successful
-although another OPTIMIZE came first, and does not sync.
+compaction has no effect. kctl does not use delta-rs, which writes statistics that hide rows (`merge_files`), treats a
+commit as successful although another OPTIMIZE came first, and does not sync.
 """
 
 import uuid
@@ -84,8 +84,8 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Compacts and commits group by group; calls `progress` with each new version. From the start, a concurrent
-        compaction by another process can no longer commit. Raises StorageUnusable, TableRefused."""
+        """Compacts and commits group by group; calls `progress` with each new version. Once this has started, no
+        compaction that began before can commit. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:

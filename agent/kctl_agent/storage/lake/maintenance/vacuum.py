@@ -1,4 +1,4 @@
-"""Removes files that no version needs: replaced, or never committed, before the start of the retention."""
+"""Removes files that no version within the retention needs, because they were replaced or never committed."""
 
 import time
 from collections.abc import Collection, Iterable
