@@ -11,6 +11,10 @@ from fastavro.schema import parse_schema
 
 from kctl_agent.errors import Undecodable
 
+MOST_LEVELS = 200
+"""The most levels of a schema."""
+MOST_TYPES = 20_000
+"""The most types of a schema, each counted as often as it is used. A record of 3000 nullable fields has 9000."""
 NAMED = ("record", "error", "enum", "fixed")
 
 
@@ -22,10 +26,15 @@ def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[st
         for each in referenced:
             parse_schema(json.loads(each), names)
         schema = parse_schema(json.loads(text), names)
+        name = schema.get("name") or schema["type"] if isinstance(schema, dict) else schema
+        inlined = json.dumps(_inlined(schema, names, set()))
+        own_names: dict[str, Any] = {}
+        problem = _problem(parse_schema(json.loads(inlined), own_names), own_names)
     except Exception as error:  # whatever fastavro raises for an invalid schema
         raise Undecodable(f"UnsupportedSchema: {label} is not an Avro schema: {error}") from error
-    name = schema.get("name") or schema["type"] if isinstance(schema, dict) else schema
-    return json.dumps(_inlined(schema, names, set())), name if isinstance(name, str) else "union"
+    if problem:
+        raise Undecodable(f"UnsupportedSchema: {label} {problem}")
+    return inlined, name if isinstance(name, str) else "union"
 
 
 def decode(text: str, payload: bytes) -> Any:
@@ -39,6 +48,36 @@ def decode(text: str, payload: bytes) -> Any:
 @cache
 def _parsed(text: str) -> Any:
     return parse_schema(json.loads(text))
+
+
+def _problem(schema: Any, names: Mapping[str, Any]) -> str | None:
+    """Returns why a message could crash fastavro, whose recursion in C has no limit, or cost far more than its bytes.
+    If there is no such reason, each byte of a message adds at most MOST_LEVELS values."""
+    pending, count = [(schema, 0)], 0
+    while pending:
+        found, level = pending.pop()
+        found, count = _resolved(found, names), count + 1
+        if level > MOST_LEVELS or count > MOST_TYPES:
+            return f"is recursive, or has more than {MOST_LEVELS} levels or {MOST_TYPES} types"
+        parts = found if isinstance(found, list) else []
+        if isinstance(found, dict):
+            parts = [field["type"] for field in found.get("fields", ())]
+            parts += [found[key] for key in ("items", "values") if key in found]
+            if found["type"] != "map" and not all(_has_bytes(_resolved(part, names)) for part in parts):
+                return f"cannot be decoded: {found.get('name', 'array')} has a value without bytes, such as null"
+        pending += [(part, level + 1) for part in parts]
+    return None
+
+
+def _resolved(schema: Any, names: Mapping[str, Any]) -> Any:
+    return names.get(schema, schema) if isinstance(schema, str) and schema != "null" else schema
+
+
+def _has_bytes(schema: Any) -> bool:
+    kind = schema["type"] if isinstance(schema, dict) else schema
+    if kind in ("record", "error"):
+        return bool(schema["fields"])
+    return bool(schema["size"] > 0) if kind == "fixed" else kind != "null"
 
 
 def _inlined(schema: Any, names: Mapping[str, Any], seen: set[str]) -> Any:
