@@ -89,3 +89,12 @@ def test_other_schemas_are_decoded(schema: Any, value: Any) -> None:
         written = io.BytesIO()
         fastavro.schemaless_writer(written, fastavro.parse_schema(schema), value)
         assert decode(text, written.getvalue()) == value
+
+
+@pytest.mark.parametrize("kind", [{"type": "bytes"}, {"type": "fixed", "name": "F", "size": 100_000}])
+def test_a_decimal_of_many_bytes_is_rejected_at_once(kind: dict[str, Any]) -> None:
+    schema = json.dumps({**kind, "logicalType": "decimal", "precision": 9, "scale": 2})
+    length = b"" if "size" in kind else b"\xc0\x9a\x0c"
+
+    with pytest.raises(Undecodable, match="BadRecord: ValueError: a decimal of 100000 bytes"):
+        decode(schema, length + b"\x7f" * 100_000)
