@@ -7,6 +7,8 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 from kctl.fields import bytes_field, moment
+from kctl_agent.errors import Undecodable
+from kctl_agent.schemas.plain import plain
 from kctl_agent.storage.causes import sentence_of, traceback_in
 
 if TYPE_CHECKING:
@@ -99,9 +101,9 @@ def _field(name: str, value: bytes | None, form: Form) -> dict[str, Any]:
     if value is not None and form == "json":
         try:
             found = json.loads(value, parse_constant=_refuse)
-            json.dumps(found, ensure_ascii=False, allow_nan=False).encode()  # fails for a lone surrogate
-            return {f"{name}_json": found}
-        except (ValueError, RecursionError):
+            json.dumps(found, allow_nan=False)  # fails for 1e999
+            return {f"{name}_json": plain(found)}
+        except (ValueError, RecursionError, Undecodable):
             pass
     return dict(bytes_field(name, value))
 

@@ -11,9 +11,8 @@ from fastavro.read import LOGICAL_READERS
 from fastavro.schema import parse_schema
 
 from kctl_agent.errors import Undecodable
+from kctl_agent.schemas.plain import MOST_LEVELS
 
-MOST_LEVELS = 200
-"""The most levels of a schema."""
 MOST_TYPES = 20_000
 """The most types of a schema, each counted as often as it is used. A record of 3000 nullable fields has 9000."""
 MOST_DECIMAL_BYTES = 1000
@@ -30,11 +29,12 @@ def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[st
             parse_schema(json.loads(each), names)
         schema = parse_schema(json.loads(text), names)
         name = schema.get("name") or schema["type"] if isinstance(schema, dict) else schema
-        inlined = json.dumps(_inlined(schema, names, set()))
+        inlined = json.dumps(_inlined(schema, names, set()), ensure_ascii=False)
+        inlined.encode()  # fails for a lone surrogate, which no error and no view can show
         own_names: dict[str, Any] = {}
         problem = _problem(parse_schema(json.loads(inlined), own_names), own_names)
     except Exception as error:  # whatever fastavro raises for an invalid schema
-        raise Undecodable(f"UnsupportedSchema: {label} is not an Avro schema: {error}") from error
+        raise Undecodable(f"UnsupportedSchema: {label} is not an Avro schema: {error!r:.500}") from error
     if problem:
         raise Undecodable(f"UnsupportedSchema: {label} {problem}")
     return inlined, name if isinstance(name, str) else "union"

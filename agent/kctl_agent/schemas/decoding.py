@@ -1,7 +1,6 @@
 """Decodes keys and values by `kafka.key_format` and `kafka.value_format`, for handlers and for people."""
 
 import json
-from math import isfinite
 from typing import Any, NamedTuple
 
 from kctl_agent.errors import RegistryUnusable, Undecodable
@@ -9,6 +8,7 @@ from kctl_agent.message import Headers
 from kctl_agent.schemas.avro import decode
 from kctl_agent.schemas.formats import Formats
 from kctl_agent.schemas.framing import KEY_HEADER, VALUE_HEADER, split, unframed
+from kctl_agent.schemas.plain import plain
 from kctl_agent.schemas.registry import Registry
 
 
@@ -17,11 +17,6 @@ class Decoded(NamedTuple):
 
     value: Any
     schema: str = ""
-
-    @property
-    def as_json(self) -> Any:
-        """The value in JSON's types. Bytes become Latin-1 text, as in Avro's own JSON; other types become text."""
-        return _plain(self.value)
 
 
 class Decoder:
@@ -46,9 +41,10 @@ class Decoder:
             return {}
         try:
             found = self.value(data, headers) if name == "value" else self.key(data, headers)
+            decoded = plain(found.value)
         except (Undecodable, RegistryUnusable) as error:
             return {f"{name}_error": str(error)}
-        return {f"{name}_decoded": found.as_json, **({f"{name}_schema": found.schema} if found.schema else {})}
+        return {f"{name}_decoded": decoded, **({f"{name}_schema": found.schema} if found.schema else {})}
 
     def _decoded(self, form: str, data: bytes | None, headers: Headers, header: str) -> Decoded:
         if data is None or form == "bytes":
@@ -65,16 +61,5 @@ class Decoder:
 def _json(text: bytes) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Undecodable(f"BadRecord: not JSON: {error}") from error
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
-    if isinstance(value, bytes):
-        return value.decode("latin-1")
-    is_json = value is None or isinstance(value, str | bool | int) or (isinstance(value, float) and isfinite(value))
-    return value if is_json else str(value)

@@ -8,7 +8,8 @@ import fastavro
 import pytest
 
 from kctl_agent.errors import Undecodable
-from kctl_agent.schemas.avro import MOST_LEVELS, decode, self_contained
+from kctl_agent.schemas.avro import decode, self_contained
+from kctl_agent.schemas.plain import MOST_LEVELS
 
 NULL = {"type": "array", "items": "null"}
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
@@ -58,11 +59,14 @@ def chain(count: int) -> list[Any]:
         (record("R", *["null"] * 9), "R has a value without bytes"),
         ({"__fastavro_parsed": True}, "is not an Avro schema"),
         ("Missing", "is not an Avro schema"),
+        ("\ud800", "is not an Avro schema"),
+        (record("\ud800"), "is not an Avro schema"),
     ],
 )
 def test_a_schema_is_rejected_if_its_values_can_cost_far_more_than_their_bytes(schema: Any, words: str) -> None:
-    with pytest.raises(Undecodable, match=f"^UnsupportedSchema: id 7 .*{words}"):
+    with pytest.raises(Undecodable, match=f"^UnsupportedSchema: id 7 .*{words}") as raised:
         self_contained(json.dumps(schema), [], "id 7")
+    str(raised.value).encode()
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, '{"type": "array", "items": ' * 900 + '"int"' + "}" * 900])
