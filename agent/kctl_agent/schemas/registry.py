@@ -32,6 +32,8 @@ UNKNOWN_SECONDS = 10.0
 MOST_UNKNOWN = 10_000
 """The most unknown ids to remember: bytes that are not framed can look like any id."""
 MOST_BYTES = 16 << 20
+MOST_REFERENCES = 200
+"""The most schemas that a schema refers to, also indirectly. Each costs a request."""
 UNKNOWN = (40401, 40402, 40403)
 """Confluent's codes for a missing subject, version or schema. Any other 404 counts as an outage."""
 
@@ -72,19 +74,24 @@ class Registry:
     def _schema(self, document: dict[str, Any], label: str) -> Schema:
         if (kind := document.get("schemaType") or "AVRO") != "AVRO":
             raise Undecodable(f"UnsupportedSchema: {label} has a schema of type {kind}, and kctl decodes only Avro")
-        text, name = self_contained(document["schema"], self._referenced(document, []), label)
+        referenced: dict[str, str] = {}
+        self._collect_referenced(document, [], referenced)
+        text, name = self_contained(document["schema"], list(referenced.values()), label)
         return Schema(text, name, label, document.get("version"), document.get("id"))
 
-    def _referenced(self, document: dict[str, Any], above: list[str]) -> list[str]:
-        """Returns the texts of all referenced schemas, each after those that it refers to."""
-        texts = []
+    def _collect_referenced(self, document: dict[str, Any], above: list[str], texts: dict[str, str]) -> None:
+        """Adds the texts of all referenced schemas by their path, each after those that it refers to."""
         for each in document.get("references") or ():
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}"
             if path in above:
                 raise Undecodable(f"UnsupportedSchema: {path} refers to itself")
+            if path in texts:
+                continue
+            if len(above) + len(texts) == MOST_REFERENCES:
+                raise Undecodable(f"UnsupportedSchema: {path} is one of more than {MOST_REFERENCES} references")
             found = self._once(path, partial(self._get, path))
-            texts += [*self._referenced(found, [*above, path]), found["schema"]]
-        return texts
+            self._collect_referenced(found, [*above, path], texts)
+            texts[path] = found["schema"]
 
     def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
         """Calls `fetch` once for each key. Threads that ask for the same key share the result. Errors are not kept."""
@@ -178,6 +185,6 @@ def _are_references(found: Any) -> bool:
 def _json(body: bytes) -> dict[str, Any]:
     try:
         document = json.loads(body)
-    except ValueError:  # also bytes that are not UTF-8
+    except (ValueError, RecursionError):  # also bytes that are not UTF-8
         return {}
     return document if isinstance(document, dict) else {}
