@@ -33,6 +33,8 @@ _BACKOFF_MAX_SECONDS = 5.0
 _STALE_INTERVALS = 3
 _SHORTEST_STALE_SECONDS = 5.0
 """With a shorter limit, a busy machine alone makes offsets older than three intervals."""
+_SETTLE_SECONDS = 3.0
+"""Agents need as long, at most, to learn the replicas after the brokers are back."""
 _PARTS = ("committed", "offsets", "group")
 _PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
 _PASSING = frozenset(
@@ -84,6 +86,7 @@ class BrokerCache:
         self._kept_interval_seconds = 0.0
         self._answered_at: float | None = None
         self._complete_at: float | None = None
+        self._back_at = -inf
         self._reader = reader
         self._servers = servers
         self._name = group
@@ -143,10 +146,15 @@ class BrokerCache:
         return Freshness(
             None if answered_at is None else now - answered_at,
             None if complete_at is None else now - complete_at,
-            max(_STALE_INTERVALS * max(self._interval_seconds, self._kept_interval_seconds), _SHORTEST_STALE_SECONDS),
+            self._stale_after(),
             self.error,
             self._missing_topics,
+            now - self._back_at < _SETTLE_SECONDS,
         )
+
+    def _stale_after(self) -> float:
+        interval = max(self._interval_seconds, self._kept_interval_seconds)
+        return max(_STALE_INTERVALS * interval, _SHORTEST_STALE_SECONDS)
 
     async def close(self) -> None:
         """Closes the connections. Waits for a running poll, but at most a few request time-outs."""
@@ -180,6 +188,8 @@ class BrokerCache:
         if self.error is not None:
             log.info("action=brokers_back servers=%s after_failures=%d", self._servers, self._failures)
         self.error, self._failures, self._not_before = None, 0, 0.0
+        if self._complete_at is not None and now - self._complete_at > self._stale_after():
+            self._back_at = self._clock()
         self._complete_at = now
 
     def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:

@@ -219,10 +219,11 @@ class Collector:
     async def _refresh_cached(self, sockets: Mapping[str, Path], replies: _Replies, deadline: float) -> None:
         processes = frozenset((answer.sender, answer.result.pid) for answer in replies.ping.answers)
         assigned = await self._aside(_assigned, replies.offset_checker)
+        settling = self._sequence if self._broker_cache.freshness().are_just_back else None
         shown: dict[CachedCommand[Any, Any], object] = {
             self._leader: (processes, assigned),
             # When brokers fail or return, leaders and replicas change.
-            **dict.fromkeys(self._kept, (processes, self._broker_cache.error is None)),
+            **dict.fromkeys(self._kept, (processes, self._broker_cache.error is None, settling)),
         }
         now = time.monotonic()
         due = [cached for cached, shown_by in shown.items() if cached.is_due(shown_by, now, _CACHED_SECONDS)]

@@ -134,7 +134,7 @@ def _brokers(snapshot: FleetSnapshot) -> Iterator[Found]:
         yield Found(
             level, "brokers", f"no Kafka broker has answered{'' if is_blind else ' the master'}", brokers.error, age
         )
-    elif complete is None or complete > limit:
+    elif complete is None or complete > limit or brokers.are_just_back:
         what = "the Kafka brokers have not answered all requests"
         yield Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
     for name in brokers.missing_topics:

@@ -94,6 +94,8 @@ class Freshness:
     interval counts."""
     error: str | None
     missing_topics: tuple[str, ...] = ()
+    are_just_back: bool = False
+    """Leaders and replicas that agents report may still be those from before."""
 
     def to_json(self) -> JsonObject:
         return {

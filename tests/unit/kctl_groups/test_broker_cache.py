@@ -199,3 +199,18 @@ async def test_after_failures_and_defects_a_growing_pause_follows_until_a_succes
     await cluster.refresh(5)
     assert len(rows(cluster)) == 2
     assert "NoneType" in (cluster.error or "")
+
+
+async def test_brokers_are_just_back_for_three_seconds_after_a_gap_that_was_reported(cluster_of: Any) -> None:
+    part = reading({}, {A: 11, B: 21}, errors={"committed": "NotCoordinator"})
+    cluster, reader, clock = cluster_of(FULL)
+    await cluster.refresh(5)
+
+    for gap, expected in (4.0, False), (6.0, True):
+        reader.polls += [part, FULL]
+        await cluster.refresh(5)
+        clock.now += gap
+        await cluster.refresh(5)
+        assert cluster.freshness().are_just_back is expected
+    clock.now += 3.0
+    assert not cluster.freshness().are_just_back

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
+from math import inf
 from pathlib import Path
 from typing import Never
 
@@ -137,6 +138,10 @@ async def test_metadata_are_asked_for_again_once_the_brokers_are_back(
     await fleet.collector.collect()
 
     assert fleet.asked()["metadata_topics"] == 1
+    monkeypatch.setattr(fleet.cluster, "_back_at", inf)  # just now, for each collection
+    for _ in range(2):
+        await fleet.collector.collect()
+    assert fleet.asked()["metadata_topics"] == 2
 
 
 async def test_offsets_age_while_brokers_hold_up_the_snapshot(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:

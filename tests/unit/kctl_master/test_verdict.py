@@ -163,6 +163,10 @@ TROUBLES: tuple[tuple[FleetSnapshot, str], ...] = (
         of_brokers(0.5, 8.0, "offsets: t-1"),
         "degraded: the Kafka brokers have not answered all requests since 2023-11-14T22:13:10Z: offsets: t-1",
     ),
+    (
+        replace(fleet(), brokers=Freshness(0.5, 0.5, 5.0, None, are_just_back=True)),
+        "degraded: the Kafka brokers have not answered all requests since 2023-11-14T22:13:17Z",
+    ),
     (of_brokers(None, None, None), f"unknown: no Kafka broker has answered {AT}"),
     (of_brokers(None, None, "refused"), f"failing: no Kafka broker has answered {AT}: refused"),
     (
