@@ -86,7 +86,7 @@ METRICS: tuple[Metric, ...] = (
     PartitionColumn(
         name="kctl_consumer_ahead",
         sentence="How far the committed offset is above the end of the partition, for example because its topic was "
-        "recreated. This many messages will be skipped, and the lag is 0. Absent otherwise.",
+        "recreated. This many messages will be skipped, and the lag is 0 (of a checkpoint: unknown). Absent otherwise.",
         values=_ahead,
     ),
     PartitionColumn(

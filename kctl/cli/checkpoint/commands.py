@@ -56,7 +56,7 @@ COMMANDS: dict[str, Command] = {
                     10.0,
                 ),
                 Option(("--force",), "move offsets backwards too", "flag"),
-                Option(("--trust",), "commit though the checkpoint is damaged, or a topic looks recreated", "flag"),
+                Option(("--trust",), "commit what a damaged checkpoint or recreated topic allows", "flag"),
                 Option(("-y", "--execute", "--yes"), "do it without asking; needed off a terminal", "flag"),
                 Option(("--dry-run",), "only show what would be done", "flag"),
                 *common_options(),
