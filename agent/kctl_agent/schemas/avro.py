@@ -90,9 +90,8 @@ def _decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = None) 
 
 
 _READ_DECIMAL = LOGICAL_READERS["bytes-decimal"]
-LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = (
-    _decimal  # for the process: fastavro has no other way
-)
+# For all of the process: fastavro has no other way to limit a decimal.
+LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal
 
 
 def _inlined(schema: Any, names: Mapping[str, Any], seen: set[str]) -> Any:
