@@ -1,27 +1,13 @@
 import json
-import os
-import pty
 import subprocess
 import sys
 import unicodedata
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.terminal import shown
-
-
-@contextmanager
-def terminal() -> Iterator[tuple[int, int]]:
-    ours, theirs = pty.openpty()
-    try:
-        yield ours, theirs
-    finally:
-        os.close(ours)
-        os.close(theirs)
-
+from tests.terminals import on_a_terminal
 
 ANY = st.text(st.characters() | st.sampled_from("\x1b\x9b\x07\x7f\u202e\u2066\u200b\u2028\r\n\t[]"))
 
@@ -55,20 +41,13 @@ def test_progress_is_one_line_of_a_terminal_and_nothing_elsewhere() -> None:
         "import sys\nfrom kctl.terminal import *\n"
         "with guarded(), line_of(sys.stderr) as show:\n show('1 of 2\\x9b')\n show('2 of 2')"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stderr == b""
-
-    with terminal() as (ours, theirs):
-        subprocess.run([sys.executable, "-c", code], stderr=theirs, check=True)
-        shown, seen = b"\r1 of 2\\u009b\x1b[K\r2 of 2\x1b[K\r\x1b[K", b""
-        while len(seen) < len(shown):  # a terminal may pass on what was written in parts
-            seen += os.read(ours, 100)
-        assert seen == shown
+    command = sys.executable, "-c", code
+    assert subprocess.run(command, capture_output=True, check=True).stderr == b""
+    assert on_a_terminal(command=command, code=0) == b"\r1 of 2\\u009b\x1b[K\r2 of 2\x1b[K\r\x1b[K"
 
 
 def test_a_pipe_gets_the_bytes_as_they_are_and_a_terminal_the_escapes() -> None:
     code = "from kctl.terminal import *\nwith guarded():\n bytes_writer()(b'a\\x1b[2J\\xff\\n')"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=True).stdout == b"a\x1b[2J\xff\n"
-
-    with terminal() as (ours, theirs):
-        subprocess.run([sys.executable, "-c", code], stdout=theirs, check=True)
-        assert os.read(ours, 100).decode() == "a\\u001b[2J\ufffd\r\n"
+    command = sys.executable, "-c", code
+    assert subprocess.run(command, capture_output=True, check=True).stdout == b"a\x1b[2J\xff\n"
+    assert on_a_terminal(command=command, code=0).decode() == "a\\u001b[2J\ufffd\r\n"

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from kctl.config.sections import ExporterSection, StatusSection
-from kctl.errors import BrokerUnreachable
 from kctl.groups.advising import GroupAdvisers
 from kctl.groups.collector import ClusterCollector, CollectedCluster
 from kctl.groups.known_groups import KnownGroups, NameFilter, bounded, detail_of, fits
@@ -23,6 +22,7 @@ from kctl.rows.partitions import PartitionRow, ResetPolicy
 from kctl.status import Assessment, Status
 from kctl.status.assessments import NOT_ASSESSED
 from tests.partitions import Row, assessments_of, columns_of
+from tests.unit.kctl_master.no_brokers import NoBrokers
 
 GROUP = ListedGroup("billing", "classic", "Stable", "consumer", 1)
 OTHER = ListedGroup("other", "classic", "Empty", "consumer", 2)
@@ -211,18 +211,10 @@ def test_of_too_many_partitions_those_of_the_largest_groups_are_cut() -> None:
     assert [each.detail for each in bounded(groups, 4)[0]] == ["topic"] * 4
 
 
-class Away:
-    def read(self) -> ClusterReading:
-        raise BrokerUnreachable("nobody is there")
-
-    def close(self) -> None:
-        """Owns nothing to close."""
-
-
 async def test_a_bug_ends_no_collection(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = CollectedCluster("main", plain("nowhere:1"), ExporterSection(interval_seconds=0.01), StatusSection())
     collector = ClusterCollector(cluster)
-    monkeypatch.setattr(collector, "_reader", Away())
+    monkeypatch.setattr(collector, "_reader", NoBrokers())
     seen: list[ClusterSnapshot] = []
 
     def fail_once(snapshot: ClusterSnapshot) -> None:
@@ -241,7 +233,7 @@ async def test_a_bug_ends_no_collection(caplog: pytest.LogCaptureFixture, monkey
     await collector.close()
 
     assert [record.exc_info[1].args for record in caplog.records if record.exc_info] == [("a bug",)]  # type: ignore[union-attr]
-    assert seen[-1].errors["groups"] == "nobody is there"
+    assert seen[-1].errors["groups"] == "no broker is there"
 
 
 PARTITIONS = 6

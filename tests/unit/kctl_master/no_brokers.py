@@ -1,9 +1,10 @@
+from kctl.errors import BrokerUnreachable
 from kctl.kafka.polls.cluster_reading import ClusterReading
 
 
 class NoBrokers:
     def read(self) -> ClusterReading:
-        raise ConnectionError
+        raise BrokerUnreachable("no broker is there")
 
     def close(self) -> None:
         pass

@@ -7,7 +7,6 @@ import pytest
 from msgspec.structs import replace as changed
 
 from kctl.advice.window import Work
-from kctl.config.load import load
 from kctl.master.advising import FleetAdviser
 from kctl.master.events import Changes
 from kctl.master.owners import owners
@@ -20,6 +19,7 @@ from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Owner, Status
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.workers import Event, Scope, SinkerStats, WaitingFor
+from tests.configurations import loaded
 from tests.fleet_snapshot import UNIX, ask, partition, snapshot, worker
 from tests.partitions import Row, assessments_of, columns_of
 
@@ -43,10 +43,7 @@ def fleet(**more: Any) -> FleetSnapshot:
 
 @pytest.fixture
 def adviser(tmp_path: Path) -> FleetAdviser:
-    (tmp_path / "kctl.toml").write_text(
-        '[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["orders"]\n'
-    )
-    return FleetAdviser(load(tmp_path / "kctl.toml", {}))
+    return FleetAdviser(loaded(tmp_path))
 
 
 HOSTS = HostsAnswer("a", "a", 1, (HostRow("a", "here", ""), HostRow("b", "present", "")))

@@ -14,7 +14,6 @@ from typing import Never
 import pytest
 
 from kctl.config.load import load
-from kctl.config.sections import Config
 from kctl.groups.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
@@ -33,7 +32,7 @@ from kctl_agent.errors import UnknownMethod
 from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.worker.settings import parse
-from tests.configurations import loaded
+from tests.configurations import KAFKA, loaded
 from tests.partitions import Row, columns_of
 from tests.servers.scripted_agent import Answers, Refuses, ScriptedAgent, Step
 from tests.unit.kctl_master.no_brokers import NoBrokers
@@ -62,15 +61,13 @@ class Fleet:
             "metadata_topics": Answers(self.topics),
         }
         self.agent = ScriptedAgent(folder, "guest", answers | script)
-        (folder / "kctl.toml").write_text(
-            '[kafka]\nbootstrap_servers = "127.0.0.1:1"\ngroup = "g"\ntopics = ["t"]\n[collect]\ntimeout_seconds = 30\n'
-        )
         self.pool, self.cluster = AgentPool(), BrokerCache(NoBrokers(), "127.0.0.1:1", "readers")
         members = Members(folder, dict, lambda: (), self.pool)
         agents = Agents(folder, self.pool)
         policy = SupervisionPolicy(RestartPolicy(1.0, 2.0, 60.0), HealthRules(60.0))
         supervisor = Supervisor([], {"worker": policy}, agents.ping)
-        self.collector = Collector(load(folder / "kctl.toml", {}), members, self.cluster, supervisor, EventFeed(), dict)
+        config = loaded(folder, f"{KAFKA}[collect]\ntimeout_seconds = 30\n")
+        self.collector = Collector(config, members, self.cluster, supervisor, EventFeed(), dict)
 
     def offsets(self, _: Request) -> JsonObject:
         row = {"topic": "t", "generation": self.generation, "age_seconds": 0.5}
@@ -202,12 +199,8 @@ conf = {"spark.sql.shuffle.partitions" = "4"}
 """
 
 
-def config(folder: Path) -> Config:
-    return loaded(folder, TOML)
-
-
 def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_know(tmp_path: Path) -> None:
-    engine, *workers = launches(config(tmp_path), [Path("/jars/a.jar")])
+    engine, *workers = launches(loaded(tmp_path, TOML), [Path("/jars/a.jar")])
     reported = [parse(json.dumps(launch.settings)) for launch in workers]
 
     assert [settings.name for settings in reported] == ["worker-0", "worker-1", "worker-2"]
@@ -226,7 +219,7 @@ def test_each_worker_gets_all_that_its_own_parser_wants_and_nothing_it_does_not_
 
 @pytest.mark.shows("static members of several hosts never fence each other, because their ids have the host")
 def test_static_members_of_two_hosts_have_different_ids(tmp_path: Path) -> None:
-    one_host = config(tmp_path)
+    one_host = loaded(tmp_path, TOML)
     more = '[storage]\nmode = "redis"\nurl = "redis://redis:6379/0"\n[http]\ninsecure = true\nhost = "10.0.0.1"\n'
     ids = []
     for name in ('name = "node-1"', 'name = "node-2"', ""):
@@ -243,7 +236,7 @@ def test_sinkers_of_two_masters_are_two_owners_and_of_one_the_same_one_again(tmp
     owners = []
     for name in ("one", "two", "one"):
         (tmp_path / name).mkdir(exist_ok=True)
-        owners.append(str(sinker_settings(config(tmp_path / name), "sinker-0")["owner"]))
+        owners.append(str(sinker_settings(loaded(tmp_path / name, TOML), "sinker-0")["owner"]))
 
     assert owners[0] == owners[2] != owners[1]
     assert {owner.partition("/")[2] for owner in owners} == {"sinker-0"}
@@ -251,7 +244,7 @@ def test_sinkers_of_two_masters_are_two_owners_and_of_one_the_same_one_again(tmp
 
 @pytest.mark.parametrize("left", [b"", b"\0" * 32, b"\xff" * 32, b"0123"])
 def test_an_owner_id_that_a_power_failure_left_damaged_is_drawn_again_and_kept(tmp_path: Path, left: bytes) -> None:
-    fleet = config(tmp_path)
+    fleet = loaded(tmp_path, TOML)
     sinker_settings(fleet, "sinker-0")
     [path] = tmp_path.rglob("owner-id")
     path.write_bytes(left)
