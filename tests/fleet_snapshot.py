@@ -51,7 +51,7 @@ def worker(name: str, state: str = "running", **more: Any) -> WorkerStatus:
     return replace(WorkerStatus(name, kind, "running", state, 1, 1.0, restarts, None, None, "log"), **more)
 
 
-def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
+def snapshot(partitions: int = 3) -> FleetSnapshot:
     """The last partition is unknown, unowned and stalled; worker-1 did not answer."""
     rows = [partition(number) for number in range(partitions - 1)] + [partition(partitions - 1, None, None)]
     failed = (Failed("worker-1", "timeout", "no answer"),)
@@ -98,7 +98,7 @@ def snapshot(partitions: int = 3, *, sequence: int = 7) -> FleetSnapshot:
         group_assessment=Assessment(Status.STALLED, "1 of 3 partitions stalled", 2.5, -2.0, None),
         broker_group=GroupStats("stable", 2),
         brokers=Freshness(0.5, 0.5, 5.0, None),
-        sequence=sequence,
+        sequence=7,
         taken_at_unix=UNIX - 2,
     )
     return judged(unjudged)

@@ -16,10 +16,8 @@ IN_MEMORY = "/dev/shm"
 class ScratchStorage(FileStorage):
     """Owns its folder; pickled, it is the same file."""
 
-    def __init__(self, path: Path | None = None, **settings: Any) -> None:
-        if path is None:
-            folder = tempfile.mkdtemp(prefix="k", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None)
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-            path = Path(folder) / "storage.sqlite"
-        super().__init__(path, **settings)
+    def __init__(self, **settings: Any) -> None:
+        folder = tempfile.mkdtemp(prefix="k", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None)
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        super().__init__(Path(folder) / "storage.sqlite", **settings)
         self.prepare()

@@ -30,12 +30,13 @@ LAST = "\U0010ffff"
 
 @dataclass(frozen=True)
 class Kind:
-    """A type in Spark and Arrow, its values, and how each SQL dialect writes a value."""
+    """A type in Spark and Arrow, its values, and how DataFusion and DuckDB write a value."""
 
     spark: str
     arrow: pa.DataType
     values: st.SearchStrategy[Any]
-    sql: Mapping[str, str]
+    datafusion: str
+    duckdb: str
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         if pa.types.is_temporal(self.arrow):
@@ -43,18 +44,13 @@ class Kind:
         return pa.array(values, self.arrow)
 
 
-def _cast(type_: str, spark: str | None = None) -> dict[str, str]:
+def _cast(type_: str) -> tuple[str, str]:
     by_text = f"cast('{{}}' as {type_})"
-    return {"datafusion": by_text, "duckdb": by_text, "spark": f"cast('{{}}' as {spark or type_})"}
+    return by_text, by_text
 
 
-def _decimal(digits: int, scale: int) -> dict[str, str]:
-    exact = f"arrow_cast('{{}}', 'Decimal128({digits}, {scale})')"
-    return {**_cast(f"decimal({digits},{scale})"), "datafusion": exact}
-
-
-def _of_number(arrow: str, duckdb: str, spark: str) -> dict[str, str]:
-    return {"datafusion": f"arrow_cast({{}}, '{arrow}')", "duckdb": duckdb, "spark": spark}
+def _decimal(digits: int, scale: int) -> tuple[str, str]:
+    return f"arrow_cast('{{}}', 'Decimal128({digits}, {scale})')", f"cast('{{}}' as decimal({digits},{scale}))"
 
 
 def _whole(bits: int) -> st.SearchStrategy[int]:
@@ -70,42 +66,36 @@ def _decimals(scale: int, digits: int) -> st.SearchStrategy[Decimal]:
 _TEXTS = st.builds(
     str.__add__, st.sampled_from(["", "a" * 31, LAST * 32]), st.text("abz'é\uffff\U0001f600" + LAST, max_size=3)
 )
+_DAYS = st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_DAY, FARTHEST_DAY))
 _MICROSECONDS = st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_MICROSECOND, FARTHEST_MICROSECOND))
 _STRUCT = {"y": "x", "n": "l", "t": "s"}
 KINDS = {
-    "b": Kind("boolean", pa.bool_(), st.booleans(), _cast("boolean")),
-    "i8": Kind("byte", pa.int8(), _whole(8), _cast("tinyint")),
-    "i16": Kind("short", pa.int16(), _whole(16), _cast("smallint")),
-    "i": Kind("integer", pa.int32(), _whole(32), _cast("int")),
-    "l": Kind("long", pa.int64(), _whole(64), _cast("bigint")),
-    "f": Kind("float", pa.float32(), st.floats(width=32), _cast("real", "float")),
-    "x": Kind("double", pa.float64(), st.floats(), _cast("double")),
-    "d2": Kind("decimal(16,2)", pa.decimal128(16, 2), _decimals(2, 16), _decimal(16, 2)),
-    "d0": Kind("decimal(38,0)", pa.decimal128(38, 0), _decimals(0, 38), _decimal(38, 0)),
-    "d18": Kind("decimal(38,18)", pa.decimal128(38, 18), _decimals(18, 38), _decimal(38, 18)),
-    "s": Kind("string", pa.string(), _TEXTS, {"datafusion": "'{}'", "duckdb": "'{}'", "spark": "'{}'"}),
-    "bin": Kind(
-        "binary", pa.binary(), st.binary(max_size=3), {"datafusion": "X'{}'", "duckdb": "unhex('{}')", "spark": "X'{}'"}
-    ),
-    "day": Kind(
-        "date",
-        pa.date32(),
-        st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_DAY, FARTHEST_DAY)),
-        _of_number("Date32", "(date '1970-01-01' + {}::int)", "date_from_unix_date({})"),
-    ),
+    "b": Kind("boolean", pa.bool_(), st.booleans(), *_cast("boolean")),
+    "i8": Kind("byte", pa.int8(), _whole(8), *_cast("tinyint")),
+    "i16": Kind("short", pa.int16(), _whole(16), *_cast("smallint")),
+    "i": Kind("integer", pa.int32(), _whole(32), *_cast("int")),
+    "l": Kind("long", pa.int64(), _whole(64), *_cast("bigint")),
+    "f": Kind("float", pa.float32(), st.floats(width=32), *_cast("real")),
+    "x": Kind("double", pa.float64(), st.floats(), *_cast("double")),
+    "d2": Kind("decimal(16,2)", pa.decimal128(16, 2), _decimals(2, 16), *_decimal(16, 2)),
+    "d0": Kind("decimal(38,0)", pa.decimal128(38, 0), _decimals(0, 38), *_decimal(38, 0)),
+    "d18": Kind("decimal(38,18)", pa.decimal128(38, 18), _decimals(18, 38), *_decimal(38, 18)),
+    "s": Kind("string", pa.string(), _TEXTS, "'{}'", "'{}'"),
+    "bin": Kind("binary", pa.binary(), st.binary(max_size=3), "X'{}'", "unhex('{}')"),
+    "day": Kind("date", pa.date32(), _DAYS, "arrow_cast({}, 'Date32')", "(date '1970-01-01' + {}::int)"),
     "ts": Kind(
         "timestamp",
         pa.timestamp("us", "UTC"),
         _MICROSECONDS,
-        _of_number('Timestamp(Microsecond, Some("UTC"))', "make_timestamptz({}::bigint)", "timestamp_micros({})"),
+        """arrow_cast({}, 'Timestamp(Microsecond, Some("UTC"))')""",
+        "make_timestamptz({}::bigint)",
     ),
     "ntz": Kind(
         "timestamp_ntz",
         pa.timestamp("us"),
         _MICROSECONDS,
-        _of_number(
-            "Timestamp(Microsecond, None)", "make_timestamp({}::bigint)", "cast(timestamp_micros({}) as timestamp_ntz)"
-        ),
+        "arrow_cast({}, 'Timestamp(Microsecond, None)')",
+        "make_timestamp({}::bigint)",
     ),
 }
 _INNER = pa.struct([(name, KINDS[of].arrow) for name, of in _STRUCT.items()])
@@ -121,9 +111,9 @@ def schema() -> str:
 
 
 @st.composite
-def rows_of(draw: st.DrawFn, most: int = 4) -> Rows:
+def rows_of(draw: st.DrawFn) -> Rows:
     """Rows of one file; a column may be empty."""
-    count = draw(st.integers(1, most))
+    count = draw(st.integers(1, 4))
 
     def column(kind: Kind) -> list[Any]:
         value = draw(st.sampled_from([st.none(), kind.values, st.one_of(st.none(), kind.values)]))
@@ -182,6 +172,7 @@ class Predicate:
     value: Any = None
 
     def sql(self, dialect: str) -> str:
+        """In `datafusion` or `duckdb`."""
         column = self.place
         if dialect == "datafusion" and "." in column:
             column = "st['{}']".format(column.partition(".")[2])
@@ -191,10 +182,10 @@ class Predicate:
         if isinstance(value, bytes):
             value = value.hex()
         elif isinstance(value, str):
-            value = value.replace("'", r"\'" if dialect == "spark" else "''")
+            value = value.replace("'", "''")
         elif isinstance(value, Decimal):
             value = format(value, "f")
-        return f"{column} {self.operator} {KINDS[PLACES[self.place]].sql[dialect].format(value)}"
+        return f"{column} {self.operator} {getattr(KINDS[PLACES[self.place]], dialect).format(value)}"
 
     def expression(self) -> pc.Expression:
         column = pc.field(*self.place.split("."))

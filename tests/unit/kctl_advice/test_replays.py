@@ -29,8 +29,8 @@ MET = pytest.mark.parametrize("load", [load for load in LOADS if load.can_be_met
 
 
 @cache
-def slots(load: Load, seed: int = 1) -> list[Slot]:
-    return list(run(load, Advised(), seed))
+def slots(load: Load) -> list[Slot]:
+    return list(run(load, Advised(), 1))
 
 
 def changes(found: list[Slot]) -> list[float]:
@@ -60,7 +60,7 @@ def test_the_backlog_is_gone_within_the_catch_up_time_of_the_last_step(load: Loa
     steps = [
         number
         for number, (before, after) in enumerate(pairwise(found), 1)
-        if after.workers > before.workers and is_last_step(before)
+        if after.workers > before.workers and before.advice and before.advice.workers == before.advice.needed
     ]
 
     late = {found[number].at: found[number + within].worst for number in steps if number + within < len(found)}
@@ -68,10 +68,6 @@ def test_the_backlog_is_gone_within_the_catch_up_time_of_the_last_step(load: Loa
     assert all(worst <= USUAL_SECONDS for worst in late.values()), late
     assert found[-1].worst <= USUAL_SECONDS
     assert found[-1].pending <= found[-1].rate * USUAL_SECONDS
-
-
-def is_last_step(slot: Slot) -> bool:
-    return slot.advice is not None and slot.advice.workers == slot.advice.needed
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,5 @@
 import json
 import os
-import shutil
 import socket
 import tempfile
 from pathlib import Path
@@ -23,15 +22,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def only_on_the_path(programs: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
-    programs.mkdir()
-    for name in names:
-        found = shutil.which(name)
-        assert found
-        (programs / name).symlink_to(found)
-    monkeypatch.setenv("PATH", str(programs))
-
-
 def test_a_port_that_is_taken_is_rejected(temporary: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -44,7 +34,7 @@ def test_a_port_that_is_taken_is_rejected(temporary: Path, capsys: pytest.Captur
 def test_without_java_the_demo_reports_that_first(
     tmp_path: Path, temporary: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    only_on_the_path(tmp_path / "bin", monkeypatch)
+    monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
 
     code = run(["demo"])

@@ -4,7 +4,7 @@ import gzip
 import hashlib
 import re
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from importlib import resources
 from pathlib import Path
@@ -23,7 +23,7 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.status import Status
 from kctl_agent.replies.workers import Event
 from tests.fleet_snapshot import TOKEN, TOKENS, UNIX, ask, client_of, history_of, snapshot, source_of
-from tests.served_groups import cluster, group, source_of_groups
+from tests.served_groups import Latest, cluster, group, source_of_groups
 
 PATH = "/api/v1/history"
 
@@ -137,12 +137,13 @@ async def test_who_only_reads_sees_neither_logs_nor_settings(log: Path, path: st
     assert (shown.json(), shown.headers["cache-control"]) == ({"settings": {"kafka": {"group": "g"}}}, "no-store")
 
 
-async def asked(path: str, *clusters: ClusterSnapshot, unpolled: Sequence[str] = (), **params: Any) -> httpx.Response:
-    latest = {each.cluster: each for each in clusters} | dict.fromkeys(unpolled)
-    transport = httpx.ASGITransport(
-        groups_app(source_of_groups(lambda: latest), AccessRights()).guarded, raise_app_exceptions=False
-    )
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
+def client_of_groups(latest: Latest, **source: Any) -> httpx.AsyncClient:
+    app = groups_app(replace(source_of_groups(lambda: latest), **source), AccessRights()).guarded
+    return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost")
+
+
+async def asked(path: str, *clusters: ClusterSnapshot, **params: Any) -> httpx.Response:
+    async with client_of_groups({each.cluster: each for each in clusters}) as client:
         return await client.get(path, params=params)
 
 
@@ -194,8 +195,7 @@ async def test_only_a_few_concurrent_callers_reach_the_brokers_and_the_others_ar
         assert may_end.wait(10)
         return Group(name, coordinator=1, state="stable")
 
-    app = groups_app(replace(source_of_groups(lambda: {"main": MAIN}), describe=describe), AccessRights()).guarded
-    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://localhost") as client:
+    async with client_of_groups({"main": MAIN}, describe=describe) as client:
         asking = [asyncio.create_task(client.get("/api/v1/groups/a")) for _ in range(2)]
         for _ in asking:
             assert await asyncio.to_thread(began.acquire, timeout=10)
@@ -289,8 +289,7 @@ async def test_no_script_stands_in_the_page_and_none_of_elsewhere_may_run() -> N
 
 
 async def test_an_exporter_serves_the_same_page_for_its_groups_alone() -> None:
-    transport = httpx.ASGITransport(groups_app(source_of_groups(dict), AccessRights()).guarded)
-    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as asking:
+    async with client_of_groups({}) as asking:
         page = await asking.get("/")
         assert 'data-serves="groups"' in page.text
         assert (await asking.get(addresses(page.text)[-1])).status_code == 200

@@ -25,10 +25,8 @@ from tests.configurations import KAFKA, loaded
 from tests.servers.scripted_agent import Answers, ScriptedAgent, Stalls
 
 
-def context_of(
-    config: Any = None, processes: Any = None, agents: Any = None, pauses: Any = None, read: Any = None, **more: Any
-) -> Context:
-    return Context(config, processes, agents, cast("Any", None), pauses, (), (), read, **more)
+def context_of(config: Any = None, agents: Any = None, pauses: Any = None, read: Any = None, **more: Any) -> Context:
+    return Context(config, cast("Any", None), agents, cast("Any", None), pauses, (), (), read, **more)
 
 
 SEEK: JsonObject = {"topic": "t", "partition": 0, "to": "7"}

@@ -169,15 +169,10 @@ VALUES = st.one_of(st.just(NAN), st.integers(0, 1000).map(float))
 MOMENTS = st.lists(st.tuples(st.integers(-40, 90), VALUES), max_size=40)
 
 
-def ring_of(*metrics: float, slots: int = 6) -> Ring:
-    ring = Ring(5.0, slots)
-    ring.choose(np.array([-1]), len(metrics) or 1)
-    return ring
-
-
 @given(MOMENTS)
 def test_each_step_keeps_its_least_and_its_most_wherever_the_clock_goes(moments: list[tuple[int, float]]) -> None:
-    ring, model, at, last = ring_of(), dict[int, list[float]](), 1000, 200
+    ring, model, at, last = Ring(5.0, 6), dict[int, list[float]](), 1000, 200
+    ring.choose(np.array([-1]), 1)
 
     for moved, value in moments:
         at += moved
