@@ -126,13 +126,9 @@ class Dead(Generic[S]):
         assert max(map(len, pages)) <= 2
         assert [(each.id, each.error) for page in pages for each in page] == whole
         assert len(whole) >= 5
+        assert sum(map(len, self.pages(store, selection, seconds=0.0))) == len(whole), "each may not read for long"
         with pytest.raises(BadParams, match="after"):
             store.dead_page(selection, "no page")
-
-    def test_a_page_that_may_not_read_for_long_goes_on_all_the_same(self, storage: S) -> None:
-        store = self.kill_two_kinds(storage)
-
-        assert sum(map(len, self.pages(store, Selection(text="0"), seconds=0.0))) == 8
 
     def test_dead_letters_are_counted_by_error_class_and_line_of_the_handler(self, storage: S) -> None:
         store = self.kill_two_kinds(storage)

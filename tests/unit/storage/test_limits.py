@@ -1,3 +1,4 @@
+import re
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
@@ -73,14 +74,9 @@ def test_limits_are_those_of_the_settings_and_0_is_none() -> None:
 def test_a_file_storage_watches_its_disk(tmp_path: Path) -> None:
     with closing(FileStorage(tmp_path / "s", limits=StorageLimits(min_free_bytes=1 << 60))) as storage:
         storage.prepare()
-        stats = storage.stats()
+        why = why_full(storage.stats()) or ""
 
-    assert stats.free is not None
-    assert 0 < stats.free.bytes < 1 << 60
-    why = why_full(stats)
-    assert why is not None
-    assert why.startswith(f"the disk of {tmp_path} has ")
-    assert why.endswith(" left, but 1048576.0 TiB should stay free")
+    assert re.fullmatch(rf"the disk of {tmp_path} has \d.* left, but 1048576.0 TiB should stay free", why)
 
 
 KIB, MIB = 1 << 10, 1 << 20
@@ -119,15 +115,6 @@ def test_a_block_holds_no_more_bytes_than_it_may_but_one_message_at_least(storag
     assert stored(storage) == list(range(606))
     limits = storage.stats().limits
     assert (limits.messages, limits.bytes, limits.dead) == (9, 8, 7)
-
-
-def test_large_messages_are_claimed_few_at_a_time(storage: Storage) -> None:
-    put_sizes(storage, *[100 * KIB] * 30)
-
-    claims = storage.claim("a", 500, 60.0, limit_bytes=1 * MIB)
-
-    assert [len(claim.messages) for claim in claims] == [1] * 10
-    assert sum(len(claim.block.body) for claim in claims) <= 1 * MIB
 
 
 def test_pages_and_blocks_of_requeues_are_bounded(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ import pytest
 from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage.base import Storage, StorageUnusable
-from kctl_agent.storage.chunk import Advance, StoredOffset
+from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.file import FileStorage, schema
 from kctl_agent.storage.file import log as file_log
 from kctl_agent.storage.file import storage as storage_module
@@ -82,24 +82,18 @@ def test_after_a_boot_nothing_is_leased_or_delayed(path: Path, storage: FileStor
         assert booted.settle(leased, [True] * 3).is_lost
 
 
-def _claim_in_child(storage: FileStorage, answers: multiprocessing.SimpleQueue[list[int]]) -> None:
-    answers.put(offsets(storage.claim("child", 3, 60.0)))
-
-
 def test_a_forked_child_opens_a_connection_of_its_own(storage: FileStorage) -> None:
     fill(storage, 6)
     assert offsets(storage.claim("parent", 3, 60.0)) == [0, 1, 2]
-    context = multiprocessing.get_context("fork")
-    answers: multiprocessing.SimpleQueue[list[int]] = context.SimpleQueue()
 
-    child = context.Process(target=_claim_in_child, args=(storage, answers))
+    def claim() -> None:
+        assert offsets(storage.claim("child", 3, 60.0)) == [3, 4, 5]
+
+    child = multiprocessing.get_context("fork").Process(target=claim)
     child.start()
     child.join()
 
-    assert child.exitcode == 0
-    assert answers.get() == [3, 4, 5]
-    assert total(storage) == (0, 6, 0, 0)
-    answers.close()
+    assert (child.exitcode, total(storage)) == (0, (0, 6, 0, 0))
 
 
 @pytest.mark.shows("an exchanged or missing storage file is detected")
@@ -301,33 +295,18 @@ def opened(path: Path, mode: str) -> Storage:
     return storage
 
 
-def test_it_takes_no_messages_but_stored_offsets_and_dead_letters(tmp_path: Path) -> None:
-    storage = opened(tmp_path / "s.sqlite", "directly")
-    storage.init_offsets([StoredOffset("t", 0, "A", 5)])
-    storage.advance_offsets([Advance("t", 0, 1, 5, 9)])
-    storage.dead_letter([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
-
-    with pytest.raises(StorageError, match="messages go to the handler and are not stored"):
-        storage.writer()
-
-    assert storage.identity == f"directly:{tmp_path}/s.sqlite"
-    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == 9
-    assert storage.claim("a", 10, 60.0) == []
-    assert [dead_letter.offset for dead_letter in storage.dead()] == [7]
-    storage.close()
-
-
-def test_its_dead_letters_are_requeued_in_a_storage_with_a_queue(tmp_path: Path) -> None:
-    directly = opened(tmp_path / "s.sqlite", "directly")
-    directly.dead_letter([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
-    with pytest.raises(StorageError, match="no queue"):
-        directly.requeue_dead()
-    directly.close()
+def test_directly_takes_only_dead_letters_which_are_requeued_where_there_is_a_queue(path: Path) -> None:
+    with closing(opened(path, "directly")) as directly:
+        assert directly.identity == f"directly:{path}"
+        directly.dead_letter([Message("t", 0, 7, None, b"v", 1, (), 3)], "no", "A")
+        with pytest.raises(StorageError, match="messages go to the handler and are not stored"):
+            directly.writer()
+        with pytest.raises(StorageError, match="no queue"):
+            directly.requeue_dead()
+        assert directly.claim("a", 10, 60.0) == []
     with pytest.raises(StorageError, match="known are: file, redis, directly, lake"):
-        opened(tmp_path / "s.sqlite", "tape")
+        opened(path, "tape")
 
-    file = opened(tmp_path / "s.sqlite", "file")
-
-    assert file.requeue_dead() == 1
-    assert [message.offset for claim in file.claim("a", 10, 60.0) for message in claim.messages] == [7]
-    file.close()
+    with closing(opened(path, "file")) as file:
+        assert file.requeue_dead() == 1
+        assert offsets(file.claim("a", 10, 60.0)) == [7]
