@@ -2,7 +2,7 @@
 
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
@@ -33,8 +33,8 @@ from tests.table_conformance import DEAD_LETTER, compact, write
 
 DEAD = [100, 101, 102, 103, 104]
 
-Marks = Callable[[int], bool]
-"""Whether the transform marks the message at this offset as unreadable."""
+ODD, EVEN = {101, 103}, {100, 102, 104}
+"""Offsets of messages that a transform marks as unreadable."""
 
 
 class Killed(BaseException):
@@ -49,9 +49,7 @@ def killed(*_: object) -> None:
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a table, and a table of its dead letters `DEAD`."""
     folder = tmp_path_factory.mktemp("tables")
-    made = opened(folder / "orders")
-    made.init_offsets([StoredOffset(*TP, None, 100)])
-    die(made, DEAD, 110)
+    die(opened(folder / "orders", start=100), DEAD, 110)
     return folder
 
 
@@ -87,23 +85,11 @@ def commit_no_rows(batch: LakeBatch) -> None:
     batch.commit()
 
 
-def none(_: int) -> bool:
-    return False
-
-
-def odd(offset: int) -> bool:
-    return offset % 2 == 1
-
-
-def even(offset: int) -> bool:
-    return offset % 2 == 0
-
-
 def worker(path: Path) -> DeadLetterTable:
     return DeadLetterTable(opened(path), GROUP.group)
 
 
-def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> None:
+def transformed(batch: RequeueBatch, marked: Container[int]) -> None:
     every = [row for file in batch.files for row in pq.ParquetFile(file.uri).read().to_pylist()]
     rows = [
         row
@@ -111,8 +97,8 @@ def transformed(table: DeadLetterTable, batch: RequeueBatch, marks: Marks) -> No
         if (row["group"], row["cluster"]) == (batch.requeues.owner.group, batch.requeues.owner.cluster_id)
         and batch.state.stored < (row["requeue"] or 0) <= batch.state.requested
     ]
-    put([row for row in rows if not marks(row["offset"])], rows_of([]).schema, batch.folder)
-    kept = [{**row, "tries": row["tries"] + 1, "requeue": None} for row in rows if marks(row["offset"])]
+    put([row for row in rows if row["offset"] not in marked], rows_of([]).schema, batch.folder)
+    kept = [{**row, "tries": row["tries"] + 1, "requeue": None} for row in rows if row["offset"] in marked]
     if kept:
         put(kept, DEAD_LETTER, batch.kept_folder)
         batch.kept = reported(batch.kept_folder, len(kept))
@@ -123,12 +109,12 @@ def put(rows: list[dict[str, Any]], columns: pa.Schema, folder: Folder) -> None:
     write(folder, pa.Table.from_pylist(rows, columns))
 
 
-def put_back(table: DeadLetterTable, marks: Marks = none) -> PutBack | None:
+def put_back(table: DeadLetterTable, marked: Container[int] = ()) -> PutBack | None:
     batch = table.requeues.next()
     if batch is None:
         return None
     if batch.messages:
-        transformed(table, batch, marks)
+        transformed(batch, marked)
     return batch.commit()
 
 
@@ -136,13 +122,13 @@ def taken(table: DeadLetterTable) -> RequeueBatch:
     """Transformed, but not committed."""
     batch = table.requeues.next()
     assert batch is not None
-    transformed(table, batch, odd)
+    transformed(batch, ODD)
     return batch
 
 
-def finished(path: Path, marks: Marks) -> tuple[list[int], list[int]]:
+def finished(path: Path, marked: Container[int]) -> tuple[list[int], list[int]]:
     """Rows and dead letters when nothing is left to requeue: each message is in one place."""
-    while put_back(table := worker(path), marks) is not None:
+    while put_back(table := worker(path), marked) is not None:
         pass
     stored, left = offsets(path), dead(table)
     assert sorted(stored + left) == DEAD, (stored, left)
@@ -155,13 +141,12 @@ def killed_before_the_commit(table: DeadLetterTable) -> None:
     table.requeue_dead()
     with pytest.MonkeyPatch.context() as patched, suppress(Killed):
         patched.setattr(table.storage.table, "commit", killed)
-        put_back(table, odd)
+        put_back(table, ODD)
 
 
 @pytest.mark.shows("a requeue leaves the dead letters of another cluster, and names how many")
 def test_after_a_move_only_dead_letters_of_the_new_cluster_are_requeued(table: DeadLetterTable, path: Path) -> None:
-    moved = opened(path, Binding(GROUP.group, "another"))
-    moved.init_offsets([StoredOffset(*TP, None, 0)])
+    moved = opened(path, Binding(GROUP.group, "another"), start=0)
     written(DeadLetterTable(moved, GROUP.group), begun(moved, 0, 10), [3], cluster="another").commit()
     begun(moved, 0, 10).commit()
     anew = DeadLetterTable(LakeStorage(LocalFolder(path)), GROUP.group, lambda: "another")
@@ -173,13 +158,7 @@ def test_after_a_move_only_dead_letters_of_the_new_cluster_are_requeued(table: D
     assert DeadLetterTable(moved, GROUP.group).requeues.next() is not None, "its worker takes them"
 
 
-STEPS: dict[str, list[tuple[object, str]]] = {
-    "commit": [(LakeTable, "commit")],
-    "rewrite": [(LakeTable, "rewrite")],
-    "plan": [(BatchPlan, "write")],
-    "unlink": [(Path, "unlink")],
-    "put": [(sys.modules[__name__], "put")],
-}
+STEPS = {"commit": LakeTable, "rewrite": LakeTable, "write": BatchPlan, "unlink": Path, "put": sys.modules[__name__]}
 
 
 def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
@@ -198,9 +177,8 @@ def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
 
         return step
 
-    for name, places in STEPS.items():
-        for owner, attribute in places:
-            monkeypatch.setattr(owner, attribute, killing(name, getattr(owner, attribute)))
+    for name, owner in STEPS.items():
+        monkeypatch.setattr(owner, name, killing(name, getattr(owner, name)))
     return seen
 
 
@@ -214,7 +192,7 @@ def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monke
             seen = kills(patched, at)
             try:
                 table.requeue_dead()
-                put_back(table, odd)
+                put_back(table, ODD)
             except Killed:
                 pass
             else:
@@ -225,9 +203,9 @@ def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monke
             vacuum.remove(each, vacuum.unused(each, 0))
         with monkeypatch.context() as patched, suppress(Killed):
             kills(patched, 3 * at % 8 + 1)
-            put_back(worker(path), even)
+            put_back(worker(path), EVEN)
         worker(path).requeue_dead()
-        finished(path, even)
+        finished(path, EVEN)
     else:
         raise AssertionError("there are more steps")
     assert set(seen) == {*STEPS}
@@ -280,13 +258,12 @@ def test_a_repeated_batch_stores_no_letter_twice(table: DeadLetterTable, storage
 
 
 def test_groups_of_one_name_requeue_their_own(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    there = opened(path, replace(GROUP, cluster_id="cluster-2"))
-    there.init_offsets([StoredOffset(*TP, None, 100)])
+    there = opened(path, replace(GROUP, cluster_id="cluster-2"), start=100)
     other = DeadLetterTable(there, GROUP.group)
     die(there, [107, 108], 110, cluster="cluster-2")
 
     assert table.requeue_dead() == 7, "of the group's name"
-    assert put_back(table, odd) == PutBack(5, 3, 2)
+    assert put_back(table, ODD) == PutBack(5, 3, 2)
     assert other.count_requeued() == 2
     assert put_back(other) == PutBack(2, 2, 0)
     assert (put_back(table), put_back(other)) == (None, None)
@@ -315,7 +292,7 @@ def cancelled(path: Path) -> None:
 
 
 def put_back_by_another(path: Path) -> None:
-    put_back(worker(path), even)
+    put_back(worker(path), EVEN)
 
 
 @pytest.mark.parametrize(
@@ -354,7 +331,7 @@ def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_messa
             patched.setattr(LakeTable, name, step)
             with suppress(RequeueTaken):
                 other(path)
-        finished(path, even)
+        finished(path, EVEN)
         if steps < at:
             return
     raise AssertionError("there are more steps")
@@ -368,7 +345,7 @@ def test_a_killed_cancellation_is_whole_or_none(tables: Path, tmp_path: Path, mo
             seen = kills(patched, at)
             worker(path).cancel_requeued()
 
-        assert finished(path, odd) in [([], DEAD), ([100, 102, 104], [101, 103])], at
+        assert finished(path, ODD) in [([], DEAD), ([100, 102, 104], [101, 103])], at
         if len(seen) < at:
             return
     raise AssertionError("there are more steps")
@@ -388,7 +365,7 @@ def test_a_message_read_twice_is_requeued_twice(table: DeadLetterTable, storage:
 
 def test_a_replaced_main_table_is_given_what_is_asked_for_later(table: DeadLetterTable, path: Path) -> None:
     table.requeue_dead(Selection(offset_to=101))
-    put_back(table, odd)
+    put_back(table, ODD)
     path.rename(path.with_name("old"))
     opened(path)
 
@@ -420,7 +397,7 @@ def test_in_a_restored_table_dead_letters_requeued_since_are_dead_again(table: D
     copy = shutil.copytree(Path(table.folder.uri), path.with_name("copy"))
     for selection in (Selection(offset_to=101), Selection(offset_from=104)):
         table.requeue_dead(selection)
-        put_back(table, odd)
+        put_back(table, ODD)
     shutil.rmtree(Path(table.folder.uri))
     copy.rename(Path(table.folder.uri))
     restored = worker(path)

@@ -1,6 +1,5 @@
 import operator
 import uuid
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import reduce
 from pathlib import Path
@@ -25,15 +24,13 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from kctl_agent.table_maintenance import looked_after
-from tests.lake_tables import GROUP, NOW, TP, begun, dead, opened, written
+from tests.lake_tables import GROUP, NOW, TOPIC_ID, TP, begun, dead, opened, written
 from tests.table_conformance import DEAD_LETTER_SCHEMA
 
 
 @pytest.fixture
-def storage(tmp_path: Path) -> LakeStorage:
-    made = opened(tmp_path / "orders")
-    made.init_offsets([StoredOffset(*TP, None, 100)])
-    return made
+def storage(path: Path) -> LakeStorage:
+    return opened(path, start=100)
 
 
 @pytest.fixture
@@ -56,16 +53,6 @@ def test_dead_letters_come_before_rows_and_once(storage: LakeStorage, table: Dea
     assert dead(table) == [101, 103, 105, 112]
     assert storage.stored_offsets([TP])[TP].next == 115
     assert table.earlier_try(begun(storage, 115, 120)).messages == ()
-
-
-def test_an_earlier_try_on_another_cluster_leaves_out_no_message(tmp_path: Path, storage: LakeStorage) -> None:
-    there = opened(tmp_path / "orders", replace(GROUP, cluster_id="cluster-2"))
-    there.init_offsets([StoredOffset(*TP, None, 100)])
-    other = DeadLetterTable(there, GROUP.group)
-    written(DeadLetterTable(storage, GROUP.group), begun(storage, 100, 110), [101, 105]).commit()
-    written(other, begun(there, 100, 110), [103], cluster="cluster-2").commit()
-
-    assert other.earlier_try(begun(there, 100, 110)).messages == (("t", 0, 103),)
 
 
 def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:
@@ -155,11 +142,10 @@ def test_a_recreated_topic_has_dead_letters_of_its_own(storage: LakeStorage, tab
     assert sorted(dead(table)) == [101, 101, 103, 105]
 
 
-def test_a_replaced_table_knows_no_letters(storage: LakeStorage, table: DeadLetterTable, tmp_path: Path) -> None:
+def test_a_replaced_table_knows_no_letters(storage: LakeStorage, table: DeadLetterTable, path: Path) -> None:
     written(table, begun(storage, 100, 110), [101]).commit()
-    (tmp_path / "orders").rename(tmp_path / "old")
-    replaced = opened(tmp_path / "orders")
-    replaced.init_offsets([StoredOffset(*TP, None, 100)])
+    path.rename(path.with_name("old"))
+    replaced = opened(path, start=100)
     again = DeadLetterTable(replaced, GROUP.group)
     batch = begun(replaced, 100, 110)
 
@@ -172,7 +158,7 @@ def test_a_message_dies_again_after_a_seek(storage: LakeStorage, table: DeadLett
     batch = begun(storage, 100, 110)
     written(table, batch, [101]).commit()
     batch.commit()
-    storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
+    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)], storage.stored_offsets([TP]))
 
     batch = begun(storage, 100, 110, version=2)
     written(table, batch, [101, 102], at=NOW + timedelta(seconds=1)).commit()
@@ -184,9 +170,9 @@ def test_a_message_dies_again_after_a_seek(storage: LakeStorage, table: DeadLett
 
 
 @pytest.mark.shows("expiring, sending and exporting a table's dead letters costs in proportion to their size")
-def test_old_files_are_removed_daily(tmp_path: Path, storage: LakeStorage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_files_are_removed_daily(path: Path, storage: LakeStorage, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a failure, the day's removal is tried again."""
-    limited = LakeStorage(LocalFolder(tmp_path / "orders"), limits=StorageLimits(dead_seconds=3600.0))
+    limited = LakeStorage(LocalFolder(path), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
     old = NOW - timedelta(hours=2)
@@ -211,7 +197,7 @@ def test_old_files_are_removed_daily(tmp_path: Path, storage: LakeStorage, monke
     assert table.count_requeued() == 1
     assert parquet(table) == files
     assert DeltaTable(table.folder.uri).version() == version
-    (tmp_path / "orders_dead_letters" / "_kctl" / "vacuumed").unlink()
+    Path(table.folder.uri, "_kctl", "vacuumed").unlink()
     assert looked_after(limited, GROUP.group) == ([], [])
     assert DeltaTable(table.folder.uri).version() == version, "what removes nothing is no commit"
 
@@ -298,12 +284,12 @@ def parquet(table: DeadLetterTable) -> dict[str, int]:
     return {str(file): file.stat().st_size for file in Path(table.folder.uri).rglob("*.parquet")}
 
 
-def test_only_the_chosen_of_two_clusters_go(storage: LakeStorage, table: DeadLetterTable, path: Path) -> None:
+def test_clusters_have_letters_of_their_own(storage: LakeStorage, table: DeadLetterTable, path: Path) -> None:
     written(table, begun(storage, 100, 110), [101]).commit()
-    there = opened(path, Binding(GROUP.group, "another"))
-    there.init_offsets([StoredOffset(*TP, None, 100)])
+    there = opened(path, Binding(GROUP.group, "another"), start=100)
     other = DeadLetterTable(there, GROUP.group)
-    written(other, begun(there, 100, 110), [101], cluster="another").commit()
+    written(other, begun(there, 100, 110), [103], cluster="another").commit()
+    assert other.earlier_try(begun(there, 100, 110)).messages == (("t", 0, 103),), "leaves out none of another cluster"
     assert table.count_dead() == 2
     with table.storage.table.latest() as rows:
         rows.update({"error": "'KeyError: x'"}, predicate="cluster = 'another'")
