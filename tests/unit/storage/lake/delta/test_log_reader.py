@@ -72,7 +72,7 @@ def test_nothing_is_stored_in_a_cleaned_log(storage: LakeStorage, path: Path, mo
     assert offsets(path) == list(range(100, 110))
 
 
-def test_a_process_that_wakes_up_while_the_log_is_cleaned_up_does_not_go_on_from_its_own_entry(
+def test_a_process_that_wakes_up_does_not_go_on_from_its_own_entry_of_a_log_that_is_cleaned_up(
     storage: LakeStorage, other: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """delta-rs removes entries in no fixed order: the entry that was read may remain after the next one is removed."""
