@@ -74,6 +74,15 @@ def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "")
         pause.wait(max(min(0.02 + (now - began) / 50, 0.2), min(2 * (now - asked), 1.0)))
 
 
+def raising(error: BaseException) -> Callable[..., Any]:
+    """A function that raises `error`, whatever it is called with."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    return fail
+
+
 def require_programs(packages: str, *names: str) -> list[str]:
     """Their paths; a test that needs a missing one is skipped, and fails in CI."""
     found = {name: shutil.which(name) or "" for name in names}

@@ -12,6 +12,7 @@ from kctl_agent.storage.base import DeadLetterStore, OffsetStore
 from kctl_agent.storage.claim import CountChanged, DeadLetter
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import EVERYTHING, Selection
+from tests.conftest import raising
 
 S = TypeVar("S", bound=OffsetStore)
 
@@ -200,11 +201,8 @@ class Dead(Generic[S]):
             sent.extend((each.offset, message.value) for each in there for message in each.messages())
             return there
 
-        def fail(_: object) -> list[DeadLetter]:
-            raise KeyError
-
         with pytest.raises(KeyError):
-            store.move_dead(fail, Selection(partition=1))
+            store.move_dead(raising(KeyError()), Selection(partition=1))
         with pytest.raises(CountChanged):
             store.move_dead(send, Selection(partition=1), expect=4)
         assert (sent, store.count_dead()) == ([], 8)

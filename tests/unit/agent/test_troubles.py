@@ -1,5 +1,5 @@
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from kctl_agent.process.stop import StopRequest
 from kctl_agent.process.troubles import GRACE_SECONDS, Troubles
 from kctl_agent.replies.workers import WaitingFor
 from kctl_agent.storage.base import StorageMisconfigured, StorageUnusable
+from tests.conftest import raising
 from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 
@@ -131,13 +132,6 @@ def test_half_an_hour_without_what_a_start_needs_is_waited_for(error: Exception,
 
 def test_what_is_no_outage_ends_the_wait_and_so_does_a_stop(stop: PatientStop) -> None:
     stats: Any = PlayedStats()
-
-    def raising(error: Exception) -> Callable[[], None]:
-        def step() -> None:
-            raise error
-
-        return step
-
     with pytest.raises(StorageMisconfigured):
         until_it_works(raising(StorageMisconfigured("no package")), stats, stop)
     stop.ask()

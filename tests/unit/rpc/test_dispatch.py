@@ -23,6 +23,7 @@ from kctl_agent.rpc.operations import scope_of
 from kctl_agent.rpc.params import check_params
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.rpc.wire import HEADER_BYTES, MAX_REPLY_BYTES, JsonObject, encode, json_text
+from tests.conftest import raising
 
 MINIMAL: dict[str, Any] = {"role": 0, "rpc": "kafka_lag", "method": "getKafkaLag"}
 
@@ -118,11 +119,8 @@ def refusal(dispatcher: Dispatcher, **frame: object) -> Failure:
     return error
 
 
-def raising(error: Exception) -> AgentCommand:
-    def fail(*_: object) -> JsonObject:
-        raise error
-
-    return AgentCommand("fail", fail, "for this test")
+def failing(error: Exception) -> AgentCommand:
+    return AgentCommand("fail", raising(error), "for this test")
 
 
 def test_an_answer_carries_its_id_its_sender_and_its_age(snapshot: Snapshot) -> None:
@@ -180,17 +178,17 @@ def test_a_method_that_is_not_in_the_table_is_unknown_whatever_it_names(method: 
     ids=lambda error: type(error).__name__,
 )
 def test_failures_are_neutral_sentences(error: Exception, snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
-    given = refusal(dispatcher_with(snapshot, raising(error)), method="getFail")
+    given = refusal(dispatcher_with(snapshot, failing(error)), method="getFail")
 
     assert given.code == "command_failed"
     assert given.message == "fail failed inside the agent of worker-0: its log has the cause"
     (record,) = caplog.records
-    assert f"fail failed: {type(error).__name__} at test_dispatch.py:" in record.getMessage()
+    assert f"fail failed: {type(error).__name__} at conftest.py:" in record.getMessage()
     assert SECRET not in caplog.text
 
 
 def test_an_error_that_is_meant_for_the_caller_reaches_it(snapshot: Snapshot, caplog: pytest.LogCaptureFixture) -> None:
-    error = refusal(dispatcher_with(snapshot, raising(NotReady("the shop opens at nine"))), method="getFail")
+    error = refusal(dispatcher_with(snapshot, failing(NotReady("the shop opens at nine"))), method="getFail")
 
     assert (error.code, error.message) == ("not_ready", "the shop opens at nine")
     assert not caplog.records

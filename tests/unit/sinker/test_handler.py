@@ -13,6 +13,7 @@ from kctl_agent.process.tracebacks import MAX_CHARACTERS, traceback_of
 from kctl_agent.sinker.handler import MAX_KINDS, REPEAT_SECONDS, FailureLog, Handler, HandlerError, described, load
 from kctl_agent.sinker.in_flight import Ack
 from tests.clock import Clock
+from tests.conftest import raising
 
 Handle = Callable[[list[Message]], Any]
 
@@ -28,13 +29,6 @@ def failure(handle: Handle) -> HandlerError:
     with pytest.raises(HandlerError) as caught:
         called(handle)
     return caught.value
-
-
-def raising(error: BaseException) -> Handle:
-    def handle(_messages: list[Message]) -> list[bool]:
-        raise error
-
-    return handle
 
 
 class Unprintable(Exception):

@@ -22,6 +22,7 @@ from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.file import offset_table
 from tests.conformance.given import chunk
+from tests.conftest import raising
 
 CODE = """
 import threading
@@ -120,11 +121,7 @@ def test_a_failure_is_retried_alone_then_dead(make: Make, module: Any, handler: 
 
 def test_a_task_that_dies_early_leaves_no_dead_letter(make: Make, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     storage = make("refuses")
-
-    def die(*_: object) -> None:
-        raise SystemExit
-
-    monkeypatch.setattr(offset_table, "advance", die)
+    monkeypatch.setattr(offset_table, "advance", raising(SystemExit()))
     with pytest.raises(SystemExit), storage.writer() as writer:
         writer.put(chunk(0, 4))
 
@@ -221,10 +218,7 @@ def test_a_process_that_the_holder_has_forked_keeps_no_slot(tmp_path: Path) -> N
 
 
 def test_a_lock_that_fails_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object) -> None:
-        raise OSError(errno.ENOLCK, "no locks available")
-
-    monkeypatch.setattr(fcntl, "flock", fail)
+    monkeypatch.setattr(fcntl, "flock", raising(OSError(errno.ENOLCK, "no locks available")))
     before = os.listdir("/proc/self/fd")
 
     with pytest.raises(OSError, match="no locks"):

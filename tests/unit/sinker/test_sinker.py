@@ -23,7 +23,7 @@ from kctl_agent.sinker.watchdog import Watchdog
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.claim import Claim
 from tests.conformance.given import fill, total
-from tests.conftest import eventually
+from tests.conftest import eventually, raising
 from tests.scratch_storage import ScratchStorage
 
 Handle = Callable[[list[Message]], Sequence[object]]
@@ -94,11 +94,8 @@ def fails(monkeypatch: pytest.MonkeyPatch, storage: ScratchStorage, name: str, t
 def test_a_sinker_that_dies_leaves_no_dead_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     own = Bench(tmp_path, lambda messages: [f"no {message.offset}" for message in messages], stop_after=9, max_tries=1)
     fill(own.storage, 3)
+    monkeypatch.setattr(own.storage, "settle", raising(SystemExit()))
 
-    def die(*_: object, **__: object) -> None:
-        raise SystemExit
-
-    monkeypatch.setattr(own.storage, "settle", die)
     with pytest.raises(SystemExit):
         own.run()
 
@@ -114,9 +111,6 @@ def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
     monkeypatch.setattr(stats, "GRACE_SECONDS", 0.1)
     waited: list[str | None] = []
 
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
     def wait(seconds: float) -> bool:
         if own.snapshot().worker.last_error is not None:
             waited.append(own.snapshot().worker.last_error)
@@ -125,7 +119,7 @@ def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
                 own.stop.ask()
         return own.stop.is_asked
 
-    monkeypatch.setattr(os, "posix_fallocate", full)
+    monkeypatch.setattr(os, "posix_fallocate", raising(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))))
     monkeypatch.setattr(own.stop, "wait", wait)
     own.run()
 
@@ -156,9 +150,7 @@ def test_lost_claims_are_not_handled(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 def test_after_ten_in_a_row_that_fail_alone_the_rest_of_the_block_waits(tmp_path: Path) -> None:
-    def fails(_: list[Message]) -> list[bool]:
-        raise ValueError("the database is away")
-
+    fails = raising(ValueError("the database is away"))
     own = Bench(tmp_path, fails, stop_after=12, block_messages=20, batch_size=20, max_tries=5)
     fill(own.storage, 20)
     own.run()

@@ -27,6 +27,7 @@ from kctl_agent.storage.file.log import note_sync_failure, sync_failures
 from kctl_agent.storage.file.queue_table import MachineClock
 from kctl_agent.storage.kinds import open_storage
 from tests.conformance.given import chunk, everything, fill, offsets, put, stored, total
+from tests.conftest import raising
 from tests.unit.storage.conftest import Machine
 
 FRAME_BYTES = 24 + 16384
@@ -179,7 +180,7 @@ def test_what_memory_has_lost_of_a_log_that_was_not_synced_is_put_again_and_what
     log = Path(f"{path}-wal")
     synced = log.stat().st_size
     with monkeypatch.context() as broken:
-        broken.setattr(os, "fdatasync", failing)
+        broken.setattr(os, "fdatasync", raising(OSError(errno.EIO, os.strerror(errno.EIO))))
         with pytest.raises(StorageUnusable):
             put(storage, chunk(3, 900))
     with log.open("r+b") as file:
@@ -241,10 +242,6 @@ def next_in_the_file_alone(path: Path) -> int | None:
     with closing(sqlite3.connect(copy)) as db:
         found = db.execute("select next from stored_offset").fetchone()
     return None if found is None else int(found[0])
-
-
-def failing(_: int) -> None:
-    raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
 def _put_where_files_end(storage: FileStorage) -> None:

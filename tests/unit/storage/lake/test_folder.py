@@ -11,14 +11,8 @@ from kctl_agent.storage.lake.folder import LocalFolder, local
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.object_store import StoreKeys
+from tests.conftest import raising
 from tests.lake_tables import noting, opened
-
-
-def refusing(number: int) -> object:
-    def link(*_: object) -> None:
-        raise OSError(number, os.strerror(number))
-
-    return link
 
 
 def test_a_file_is_ours_if_the_server_linked_it_silently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,7 +37,7 @@ def test_a_file_is_ours_if_the_server_linked_it_silently(tmp_path: Path, monkeyp
 def test_hard_links_are_demanded(path: Path, monkeypatch: pytest.MonkeyPatch, number: int, is_there: bool) -> None:
     if is_there:
         path.mkdir()
-    monkeypatch.setattr(os, "link", refusing(number))
+    monkeypatch.setattr(os, "link", raising(OSError(number, os.strerror(number))))
 
     with pytest.raises(TableRefused, match="has no hard links, but kctl commits a batch by a hard link"):
         LakeStorage(LocalFolder(path)).prepare()
@@ -74,10 +68,7 @@ def test_a_folder_that_is_just_tried_or_read_only_is_not_rejected(path: Path, mo
     (path / "_kctl-0").mkdir(parents=True)  # another process tries the folder at that moment
     opened(path)
 
-    def not_allowed(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, "Permission denied")
-
-    monkeypatch.setattr(os, "mkdir", not_allowed)
+    monkeypatch.setattr(os, "mkdir", raising(PermissionError(errno.EACCES, "Permission denied")))
 
     LakeStorage(LocalFolder(path)).prepare()
 

@@ -18,6 +18,7 @@ from kctl_agent.worker.main_thread.query_start import QueryStart
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource
+from tests.conftest import raising
 from tests.unit.worker.consumer_group.coordinator import (
     EVERYTHING,
     ORDERS_0,
@@ -113,24 +114,17 @@ def test_what_may_not_be_committed_is_not_read_and_the_others_are(starting: Call
 
 
 def test_outages_at_a_start_differ_from_bugs(starting: Callable[..., Started], monkeypatch: pytest.MonkeyPatch) -> None:
-    def unusable(*_: object) -> None:
-        raise StorageUnusable("read-only")
-
     begun = starting()
     with monkeypatch.context() as patched:
-        patched.setattr(begun.storage, "stored_offsets", unusable)
+        patched.setattr(begun.storage, "stored_offsets", raising(StorageUnusable("read-only")))
         assert begun.failure() == ReportRetry("cannot begin to read orders: read-only", 1, 1.0, "storage")
         assert begun.queries == []
-    errors: list[Exception] = [OSError(28, "No space left on device"), Py4JError("cluster\n\tat Java"), KeyError("bug")]
-
-    def start(*_: object, **__: object) -> None:
-        raise errors.pop(0)
-
-    monkeypatch.setattr(begun.pipeline, "start", start)
-
     full = "cannot begin to read orders: [Errno 28] No space left on device"
+    monkeypatch.setattr(begun.pipeline, "start", raising(OSError(28, "No space left on device")))
     assert begun.failure() == ReportRetry(full, 2, 2.0, "disk")
+    monkeypatch.setattr(begun.pipeline, "start", raising(Py4JError("cluster\n\tat Java")))
     assert begun.failure() == ReportRetry("cannot begin to read orders: cluster", 3, 5.0)
+    monkeypatch.setattr(begun.pipeline, "start", raising(KeyError("bug")))
     with pytest.raises(KeyError):
         begun.start(ORDERS)
 

@@ -23,7 +23,7 @@ from kctl_agent.worker.query.careful_search import HEALTHY_SECONDS, JOIN_SECONDS
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.run import Batch, CarefulRun
 from kctl_agent.worker.settings import KafkaSettings
-from tests.conftest import eventually
+from tests.conftest import eventually, raising
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.frames import Frame, arrow
 
@@ -338,11 +338,7 @@ def test_a_record_that_kafka_python_cannot_parse_is_no_dead_letter(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Its partition stays isolated; other partitions continue."""
-
-    def failing(*_: object) -> None:
-        raise error
-
-    monkeypatch.setattr(unreadable_records, "_records", failing)
+    monkeypatch.setattr(unreadable_records, "_records", raising(error))
     kafka = KafkaSettings("localhost:1", "g", ("t",), "earliest", "range", 6, 1, "read_committed", None)
 
     assert unreadable_records.unreadable_records(kafka, TopicPartition("t", 0), 7, is_wanted=True) == []

@@ -13,7 +13,7 @@ import pytest
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.worker.query import committed_files, executor_check
 from kctl_agent.worker.query.executor_check import ExecutorCheck
-from tests.conftest import eventually
+from tests.conftest import eventually, raising
 
 FILE = "host=node-7%2F10.0.0.7/part-0.parquet"
 Write = Callable[[Path, str], None]
@@ -77,13 +77,10 @@ def test_files_of_executors_go_and_an_idle_cluster_is_fine(monkeypatch: pytest.M
     found.end()
 
 
-def failing(*_: object) -> None:
-    raise RuntimeError(
-        "Job aborted due to stage failure: Task 0 failed\n"
-        "\tat java.io.IOException: Mkdirs failed to create file:/srv/orders (exists=false)\n\tat x.y"
-    )
-
-
+ABORTED = RuntimeError(
+    "Job aborted due to stage failure: Task 0 failed\n"
+    "\tat java.io.IOException: Mkdirs failed to create file:/srv/orders (exists=false)\n\tat x.y"
+)
 NOT_SHARED = "{table} (storage.uri) is not the same folder on node-7/10.0.0.7 and on"
 OF_ANOTHER = f"as user {os.getuid()}, but kctl on {os.uname().nodename} runs as user 4711"
 
@@ -93,7 +90,7 @@ OF_ANOTHER = f"as user {os.getuid()}, but kctl on {os.uname().nodename} runs as 
     [
         (lambda *_: None, NOT_SHARED, os.geteuid()),
         (lambda folder, _: written(folder, "of an earlier check"), NOT_SHARED, os.geteuid()),
-        (failing, "{table} (storage.uri): Mkdirs failed to create file:/srv/ord", os.geteuid()),
+        (raising(ABORTED), "{table} (storage.uri): Mkdirs failed to create file:/srv/ord", os.geteuid()),
         (written, OF_ANOTHER, 4711),
     ],
 )

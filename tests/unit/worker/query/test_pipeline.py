@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -17,6 +16,7 @@ from kctl_agent.worker.query.kafka_source import KafkaSource
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch, Run
 from tests.conformance.given import next_offset, stored
+from tests.conftest import raising
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.frames import Frame, Query, arrow
 from tests.worker_settings import settings
@@ -97,10 +97,7 @@ def test_truncation_ends_a_query(run: Run, pipeline: Pipeline, storage: ScratchS
 def test_a_query_that_ended_reports_whether_its_storage_was_the_cause(
     run: Run, pipeline: Pipeline, storage: ScratchStorage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full() -> Any:
-        raise StorageUnusable("no room")
-
-    monkeypatch.setattr(storage, "writer", full)
+    monkeypatch.setattr(storage, "writer", raising(StorageUnusable("no room")))
     with pytest.raises(RuntimeError, match=r"^StorageUnusable: no room$"):
         put(run, 0, 3, arrow([0, 1, 2]))
     run.query.isActive = False
@@ -121,15 +118,12 @@ def test_a_stopped_query_gives_back_what_is_stored_and_no_checkpoint(run: Run, p
 def test_only_an_idle_query_is_drained_at_once_and_a_stop_waits_for_no_batch_or_jvm(
     run: Run, pipeline: Pipeline, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def stop() -> None:
-        raise RuntimeError("the JVM is gone")
-
     with run.busy:
         assert not pipeline.drain()
         assert pipeline.draining == {frozenset({TP})}, "no further batch begins all the same"
     assert pipeline.drain()
 
-    monkeypatch.setattr(run.query, "stop", stop)
+    monkeypatch.setattr(run.query, "stop", raising(RuntimeError("the JVM is gone")))
     with run.busy:
         assert pipeline.stop(0.0) == {TP: 0}
     assert "it is abandoned and will run again" in caplog.text

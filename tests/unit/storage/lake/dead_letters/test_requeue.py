@@ -27,6 +27,7 @@ from kctl_agent.storage.lake.maintenance import vacuum
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.selection import Selection
+from tests.conftest import raising
 from tests.lake_tables import GROUP, NOW, TP, begun, dead, offsets, opened, reported, schema, written
 from tests.lake_tables import rows as rows_of
 from tests.table_conformance import DEAD_LETTER, compact, write
@@ -39,10 +40,6 @@ ODD, EVEN = {101, 103}, {100, 102, 104}
 
 class Killed(BaseException):
     """Ends the process."""
-
-
-def killed(*_: object) -> None:
-    raise Killed
 
 
 @pytest.fixture(scope="module")
@@ -140,7 +137,7 @@ def finished(path: Path, marked: Container[int]) -> tuple[list[int], list[int]]:
 def killed_before_the_commit(table: DeadLetterTable) -> None:
     table.requeue_dead()
     with pytest.MonkeyPatch.context() as patched, suppress(Killed):
-        patched.setattr(table.storage.table, "commit", killed)
+        patched.setattr(table.storage.table, "commit", raising(Killed()))
         put_back(table, ODD)
 
 
@@ -423,10 +420,6 @@ def test_a_recreated_topic_keeps_no_request_waiting(table: DeadLetterTable, stor
     assert offsets(path) == [115]
 
 
-def _full(*_: object) -> None:
-    raise OSError(5, "Input/output error")
-
-
 Damage = Callable[[RequeueBatch, pytest.MonkeyPatch], object]
 
 
@@ -444,7 +437,10 @@ def of_counts(rows: int, kept: int) -> Damage:
         (lambda batch, _: shutil.rmtree(batch.kept_folder.uri), "is gone: nothing of it was stored"),
         (of_counts(4, 2), "nothing was stored"),
         (of_counts(3, 1), "nothing was stored"),
-        (lambda _, patched: patched.setattr(files, "read_files", _full), "cannot be read and synced"),
+        (
+            lambda _, patched: patched.setattr(files, "read_files", raising(OSError(5, "no"))),
+            "cannot be read and synced",
+        ),
     ],
     ids=["no rows", "no dead letters", "a row too many", "a dead letter too few", "unsynced"],
 )
@@ -466,7 +462,7 @@ def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeyp
     table.requeue_dead()
     batch = taken(table)
     with monkeypatch.context() as patched:
-        patched.setattr(Requeues, "_finish", killed)
+        patched.setattr(Requeues, "_finish", raising(Killed()))
         with pytest.raises(Killed):
             batch.commit()
     [file] = Path(batch.kept_folder.uri).glob("*.parquet")

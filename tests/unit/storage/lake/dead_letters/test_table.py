@@ -24,6 +24,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from kctl_agent.table_maintenance import looked_after
+from tests.conftest import raising
 from tests.lake_tables import GROUP, NOW, TOPIC_ID, TP, begun, dead, opened, written
 from tests.table_conformance import DEAD_LETTER_SCHEMA
 
@@ -182,11 +183,8 @@ def test_old_files_are_removed_daily(path: Path, storage: LakeStorage, monkeypat
     table.requeue_dead(Selection(offset_from=113))
     files = parquet(table)
 
-    def away(*_: object) -> int:
-        raise StorageUnusable("the disk is away")
-
     with monkeypatch.context() as patched:
-        patched.setattr(DeadLetterTable, "expire", away)
+        patched.setattr(DeadLetterTable, "expire", raising(StorageUnusable("the disk is away")))
         assert looked_after(limited, GROUP.group) == ([], ["the disk is away"])
 
     assert looked_after(limited, GROUP.group) == (["1 dead letter removed (storage.dead_expire_seconds)"], [])

@@ -25,6 +25,7 @@ from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES
 from tests.conformance.given import TOPIC_ID
+from tests.conftest import raising
 from tests.lake_tables import FIELDS, TP, at, before_the_write, begun, filled, noting, offsets, opened, reported, schema
 from tests.table_conformance import compact
 
@@ -141,7 +142,7 @@ def test_compactions_sync_before_they_commit(storage: LakeStorage, path: Path, m
 
 def test_killed_compactions_are_swept_later(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(LakeTable, "replace", killed)
+        patched.setattr(LakeTable, "replace", raising(ZeroDivisionError()))
         with pytest.raises(ZeroDivisionError):
             compact(storage.table, 128 * MIB)
     assert paths(storage, 0) == []
@@ -156,7 +157,7 @@ def test_killed_compactions_are_swept_later(storage: LakeStorage, path: Path, mo
 
 def test_killed_after_the_commit_keeps_files(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(compaction, "forget", killed)
+        patched.setattr(compaction, "forget", raising(ZeroDivisionError()))
         with pytest.raises(ZeroDivisionError):
             compact(storage.table, 128 * MIB)
     for start in (40, 50):
@@ -167,10 +168,6 @@ def test_killed_after_the_commit_keeps_files(storage: LakeStorage, path: Path, m
     assert not list((path / "_kctl").iterdir())
     assert offsets(path) == list(range(60))
     assert DeltaTable(path, version=DeltaTable(path).version() - 1).to_pyarrow_table().num_rows == 60
-
-
-def killed(*_: object) -> None:
-    raise ZeroDivisionError
 
 
 def test_compactions_and_batches_can_overlap(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
