@@ -38,8 +38,8 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Writes one line atomically, because several processes append; first ends a last line that a full disk cut off.
-    Raises OSError, also if the file is a link, not regular, or another user's."""
+    """Appends a line in one write, because several processes append. First ends a line that a full disk cut off. Raises
+    OSError, also if the file is a link, not regular, or another user's."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
@@ -53,7 +53,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class AuditedOperation:
-    """A change in progress. `text` is its outcome or progress in one sentence; an error is added to it."""
+    """A change in progress. `text` is its outcome or progress in one sentence, plus the error if it fails."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -63,9 +63,9 @@ class AuditedOperation:
 def operation(
     path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
 ) -> Iterator[AuditedOperation]:
-    """Writes a line before and after a change, so that a killed process leaves one. `by` is the name of an HTTP token.
+    """Writes a line before and after a change; a killed process leaves only the first. `by` names an HTTP token.
 
-    If a line cannot be written, the change still proceeds: a full disk must not prevent making room.
+    If a line cannot be written, the change still proceeds, because it may free space on a full disk.
     """
     uid = os.getuid()
     began = time.time()

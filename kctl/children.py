@@ -12,22 +12,21 @@ _PATH = "PYTHONPATH"
 
 
 def python_module(name: str, *arguments: str) -> tuple[str, ...]:
-    """Returns the command line of a Python module."""
     # `-P` keeps Python from importing from the working directory, where another user may have put code.
     return (sys.executable, "-P", "-m", name, *arguments)
 
 
 def dies_with_parent(signal_name: str) -> list[str]:
-    """Returns a command prefix (util-linux) that makes the kernel send this signal when the thread that starts the
-    command ends (PR_SET_PDEATHSIG); empty if not installed."""
+    """Returns a command prefix that makes the kernel send this signal when the thread that starts the command ends
+    (PR_SET_PDEATHSIG); empty if setpriv (util-linux) is not installed."""
     # A preexec_fn is unsafe in a process with threads.
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal_name] if setpriv else []
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a child that reads the configuration itself. Like the child, Python processes that it starts,
-    including Spark's, do not import from the working directory."""
+    """The environment of a child that reads the configuration itself. It keeps the child's own Python processes, also
+    Spark's, from importing from the working directory."""
     # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {
@@ -38,7 +37,7 @@ def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a worker or sinker, which runs other people's code and gets settings and secrets on stdin."""
+    """The environment of a worker or sinker, without settings and secrets, because it runs other people's code."""
     from kctl.config.load import is_setting_variable
     from kctl.secrets import SECRET_VARIABLES
 

@@ -124,8 +124,8 @@ class _Kind:
 
     @property
     def capacity(self) -> Capacity:
-        """The capacity of one process, measured at the current number of processes or, if that is unknown, at any
-        number."""
+        """The capacity of one process, from the batches at the current number of processes; if these show none, from
+        all in the window."""
         now = self._now
         return now if now.per_second is not None else capacity(self._batches.moments(), self._full)
 
@@ -285,8 +285,8 @@ def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
 
 
 def _first(sample: Sample, of_workers: _Finding, of_sinkers: _Finding) -> _Finding:
-    """Returns the finding to report: a failing handler first. Advice on sinkers comes before advice on workers, unless
-    the latter is urgent and the storage is not full."""
+    """Returns the finding to report: a failing handler, then advice on sinkers, then the finding on workers. An urgent
+    finding on workers precedes advice on sinkers unless the storage is full."""
     if sample.failing:
         return _Finding(Answer.HANDLER, sample.failing)
     if of_sinkers.answer is not Answer.KEEP and (sample.full or of_workers.answer not in _URGENT):

@@ -1,5 +1,5 @@
-"""Decides when the advised number changes: it rises after minutes of need, falls after an hour, and moves in steps.
-Pure."""
+"""Decides when the advised number changes: up after minutes of higher need, down after an hour of lower need, in
+limited steps. Pure."""
 
 from collections import deque
 from math import ceil, inf
@@ -79,9 +79,9 @@ class Expectation:
     def outcome(
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
-        """Returns whether the last advised change had the expected effect, with a sentence; None until this is known.
-        `waiting` is the number of pending messages, None while the effect cannot be judged; up to `allowed` are
-        normal."""
+        """Returns whether the last advised change worked, and a sentence about it; None until this is known. It worked
+        if at most `allowed` messages are pending. `waiting` is their number, or None during a start of processes or an
+        outage."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None

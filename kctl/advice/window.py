@@ -23,8 +23,8 @@ _MOST_ERROR = 0.2
 
 
 def moments(batches: int, rows: int, seconds: float) -> Reals:
-    """Returns sums over batches: number, rows, seconds, rows², rows * seconds, seconds². Only totals are known, so the
-    batches count as equal. Several such arrays can be added."""
+    """Returns sums over batches: number, rows, seconds, rows², rows * seconds, seconds². Treats the batches as equal,
+    because only their totals are known. Sums of several calls can be added."""
     return np.array([batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches])
 
 
@@ -36,7 +36,7 @@ class Capacity(NamedTuple):
 
 
 def capacity(seen: Reals, full_batch: int) -> Capacity:
-    """Estimates how much a process can do with full batches, from the `moments` of past batches."""
+    """Estimates the messages per second of a process with full batches, from the `moments` of past batches."""
     n = float(seen[0])
     if n < _LEAST_BATCHES or not seen[2]:
         return Capacity(None, f"fewer than {_LEAST_BATCHES} batches with messages have ended")
@@ -80,7 +80,7 @@ class Arrivals:
     _keys: tuple[Partition, ...] = ()
 
     def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
-        """Adds end offsets (NaN is unknown). Returns the mean rates, and the seconds that they cover."""
+        """Records end offsets (NaN if unknown). Returns each partition's mean rate, and the seconds it covers."""
         if keys != self._keys:
             self._keys = keys
             self._seen.clear()
@@ -126,7 +126,7 @@ class BatchWindow:
         self._buckets.append((at, count, done))
 
     def moments(self, count: int | None = None) -> Reals:
-        """Returns the sums over the window or, with `count`, over the time with that many processes."""
+        """Returns the `moments` of the window's batches; with `count`, only of those with that many processes."""
         return sum((sums for _, with_count, sums in self._buckets if count in (None, with_count)), np.zeros(6))
 
 
@@ -149,11 +149,11 @@ class Shares:
             self._keys, self._owners, self._kept = keys, owners, {}
 
     def largest(self, count: int, load: Reals) -> float:
-        """Returns the load of the most loaded of `count` workers; `load` has the load of each partition."""
+        """Returns the load of the most loaded of `count` workers, from each partition's `load`."""
         return float(np.bincount(self.of_each(count), load).max(initial=0.0))
 
     def of_each(self, count: int) -> Rows:
-        """Returns the index of each partition's worker if there are `count` workers."""
+        """Returns for each partition the index of the worker that would own it among `count`."""
         if count not in self._kept:
             self._kept[count] = self._assigned(count)
         return self._kept[count]

@@ -1,6 +1,6 @@
 """Reads a checkpoint, in a folder or a bucket: what its query has processed, and how Spark would react at a restart.
 
-Only the newest batch in `commits/` counts as processed. Spark's reactions were tested with 3.5 and 4.2
+Batches up to the newest in `commits/` count as processed. Spark's reactions were tested with 3.5 and 4.2
 (tests/acceptance/test_checkpoint_faults.py).
 """
 
@@ -71,7 +71,6 @@ class Checkpoint:
 
     @property
     def would_start(self) -> bool | None:
-        """Whether Spark would start from the files; None: unknown."""
         return starts(self.findings)
 
 
@@ -83,9 +82,9 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
-    Costs two listings and four files, and with `with_state` a listing of `state/`, which may be long. Returns `last` if
-    it had no findings and nothing was planned or committed since. This costs two listings and one stamp, which reveals
-    a recreated or restored checkpoint.
+    Costs two listings and four files, and with `with_state` a listing of `state/`, which may be long. If `last` had no
+    findings and no batch was planned or committed since, returns `last` after two listings. The newest file's stamp
+    reveals a recreated or restored checkpoint.
     """
     with reading(folder):
         try:
@@ -174,7 +173,7 @@ class _Reader:
         return self._entries[number]
 
     def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
-        """Returns the newest committed batch or, before the first, the offsets where the query began; None if
+        """Returns the newest committed batch or, before the first commit, the offsets where the query began; None if
         unknown."""
         if committed is None:
             if planned:
@@ -211,8 +210,8 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Checks the newest entry of `offsets/` against the previous entry, at whose offsets the newest batch starts.
-        Returns None if a source is missing."""
+        """Checks the newest entry of `offsets/` against the previous one, at whose offsets the newest batch starts.
+        Returns None if their numbers of sources differ."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:
             is_async = planned - 1 not in self._commits

@@ -1,8 +1,8 @@
 """The texts of a checkpoint's files, as Spark 3.4 to 4.2 write them. Pure.
 
-`metadata` is a line of JSON with the query's id. `offsets/N` is `v1`, a line of metadata, and a line for each source:
-for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. `commits/N` marks batch N as done; it is `v1`,
-or `v2` with the ids of state files (Spark 4.0). `sources/I/0` has the offsets where a Kafka source began.
+`metadata` is a line of JSON with the query's id. `offsets/N` has the line `v1`, a line of metadata, and a line for each
+source: for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. `commits/N` marks batch N as done; it has
+the line `v1`, or `v2` and the ids of state files (Spark 4.0). `sources/I/0` has the offsets where a Kafka source began.
 """
 
 import json
@@ -63,7 +63,7 @@ def planned(text: str) -> Planned:
 
 
 def commit(text: str) -> Mapping[str, Any]:
-    """Parses a file of `commits/`, which may be only a version. Raises BadEntry."""
+    """Parses a file of `commits/`, which may have only the version. Raises BadEntry."""
     return _json([*_lines(text, _COMMIT_VERSIONS), "{}"][1])
 
 
@@ -82,8 +82,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the partitions above those that a query reads; `counts` has each topic's number of partitions. If the
-    query does not read a lower partition, that is on purpose (Spark's option `assign`)."""
+    """Returns the partitions above the highest one that a query reads of a topic; `counts` has each topic's number of
+    partitions. Lower ones are omitted on purpose (Spark's option `assign`)."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))
@@ -119,7 +119,7 @@ def _time(value: object) -> int:
 
 
 def _source(line: str) -> Offsets | None:
-    """Returns None for anything that Kafka cannot have, because it would fail requests for all groups."""
+    """Returns None for values that Kafka cannot have: asking for them would fail the requests for all groups."""
     if line == _NO_OFFSET:
         return None
     found = _json(line)

@@ -41,8 +41,8 @@ _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """A partition of a query. `error` is why a value is None. `record_at` is the time of the last processed record,
-    in seconds since 1970."""
+    """A partition of a query. `error` is why the log's offsets are None. `record_at` is the time of the last processed
+    record, in seconds since 1970."""
 
     topic: str
     partition: int
@@ -128,8 +128,8 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """Returns the time of each partition's last processed record, in seconds. Omits records that cannot be read in
-    time."""
+    """Returns the timestamp of each partition's last processed record, in seconds. Omits partitions whose record cannot
+    be read."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset

@@ -44,7 +44,7 @@ class _Seen:
 
     @property
     def running_seconds(self) -> float | None:
-        """How long a batch has been planned and not committed; None without such a batch."""
+        """How long the newest batch has been planned but not committed; None if committed."""
         found = self.checkpoint
         if found.planned == found.committed or found.planned_at is None:
             return None
@@ -52,8 +52,7 @@ class _Seen:
 
 
 class _Store:
-    """The threads of a mount or bucket. If reading a checkpoint hangs, its thread waits, and no other thread reads
-    it."""
+    """The threads that read from a mount or bucket. If reading a checkpoint hangs, only one thread waits for it."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -133,7 +132,7 @@ class CheckpointWatcher:
 
     def add_to(self, reading: ClusterReading) -> None:
         """Adds each checkpoint as a group with the offsets of its newest committed batch. If its section names topics,
-        offsets of other topics are added as those of another cluster."""
+        offsets of other topics count as another cluster's."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

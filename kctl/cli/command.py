@@ -22,8 +22,8 @@ _FORMATTER = partial(argparse.HelpFormatter, width=80)
 
 
 class Option(NamedTuple):
-    """An option, or an argument if its only name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`,
-    `flag`, `texts` (may be repeated) or `words` (several)."""
+    """An option, or an argument if its name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`, `flag`,
+    `texts` (a repeatable option) or `words` (several arguments)."""
 
     names: tuple[str, ...]
     help: str
@@ -94,7 +94,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """Parses `words` by the options of a command. `path` has the words before them, such as `kctl rpc`. Raises
+    """Parses `words` by a command's options. `path` is the command line before them, such as `kctl rpc`. Raises
     UsageError."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:

@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`. A function with the command's name runs it, in a module of that name."""
+"""The commands of `kctl checkpoint`. Each is run by the function of its name, in the module of its name."""
 
 import argparse
 from collections.abc import Mapping

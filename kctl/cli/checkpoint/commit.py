@@ -67,7 +67,7 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
 
 
 def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event) -> int:
-    """Commits all offsets after each batch and once a day. Waits out outages of brokers and storage. Raises
+    """Commits all offsets after each batch, and at least daily. Waits out outages of brokers and storage. Raises
     KctlError if waiting does not help."""
     last, due, reported, has_begun = None, 0.0, "", False
     while True:
@@ -130,8 +130,8 @@ def _read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 
 def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    """Returns the offsets to commit. --force adds offsets below the group's, --trust those of a damaged checkpoint or
-    of a topic that seems recreated. Raises GroupActive, CheckpointUnusable, KctlError."""
+    """Returns each partition's change, with an error if it is not allowed. Offsets below the group's need --force,
+    those of a damaged checkpoint or recreated topic --trust. Raises GroupActive, CheckpointUnusable, KctlError."""
     rows, group = read_rows(connection, checkpoint, options.topic or ()), options.group
     if not rows or (checkpoint.would_start is False and not options.trust):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"

@@ -178,7 +178,7 @@ class Follower:
     """Reads the bytes that are appended to a log after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """Begins at `position`. While NAME.log.1 is newer than `settled_seconds`, a rotation may be in progress."""
+        """Begins at `position`. A rotation may be in progress until NAME.log.1 is unchanged for `settled_seconds`."""
         self._path = path
         self._file = _open(path)
         self._position = position
@@ -186,8 +186,8 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns about 64 KiB of new bytes; after a rotation, also the unread rest of the older file. Returns b"" if
-        there is nothing new, or during a rotation."""
+        """Returns up to 64 KiB of new bytes; after a rotation, preceded by the unread rest of the older file. Returns
+        b"" if there is nothing new, or during a rotation."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():

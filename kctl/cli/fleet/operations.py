@@ -48,7 +48,7 @@ def _cells(operation: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _typed(operation: dict[str, Any]) -> str:
-    """Formats an operation as typed: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
+    """Formats an operation as a user types it: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
     name, params = operation["operation"].replace("_", "-"), operation["params"]
     if name == "scale":
         return " ".join([name, *(f"{kind}={count}" for kind, count in params.items())])
@@ -108,8 +108,7 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: str) -> None:
-    """Prints the outcome. If the operation has failed or its outcome is unknown, raises OperationFailed or
-    OperationUnknown."""
+    """Prints the outcome. A failed or unknown one raises OperationFailed or OperationUnknown."""
     if output != "table":
         sys.stdout.write(f"{as_text(operation, output)}\n")
     elif operation["state"] == "running":

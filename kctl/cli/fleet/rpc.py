@@ -56,8 +56,8 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
-    """Returns the answer, a remark on the fleet, and an error. If a value is above the limit and a worker does not
-    answer, the error is about the limit."""
+    """Returns the answer, a remark on the fleet, and an error. A value above the limit takes precedence over an
+    incomplete answer."""
     params = of_hosts(options) | ({} if options.worker is None else {"worker": options.worker})
     reply = ask(fleet, options.command, params, options.timeout)
     problem: KctlError | None = incomplete(reply)

@@ -76,8 +76,8 @@ def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:
-    """Waits until the master has ended, when its pidfd becomes readable (pidfd_open(2)); shows progress on stderr.
-    Raises StopTimeout."""
+    """Waits until the master's pidfd `descriptor` becomes readable, because the master has ended (pidfd_open(2)); shows
+    progress on stderr. Raises StopTimeout."""
     while True:
         waited = time.monotonic() - started
         pause = min(_PROGRESS_SECONDS, timeout - waited)

@@ -28,8 +28,8 @@ _LINE_COLUMNS = 120
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
-    """Formats partitions as `orders[0-3,6] payments[1]`; numbers longer than `longest` become `orders[500
-    partitions]`."""
+    """Formats partitions as `orders[0-3,6] payments[1]`, or `orders[500 partitions]` if the numbers have more than
+    `longest` characters."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
@@ -63,7 +63,7 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Returns the columns of a table and their values. Works by column, because there may be 100,000 rows. With several
+    """Returns the columns of a table and their values, column by column, which is fast for 100,000 rows. With several
     hosts, splits process names into the columns `host` and name."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]

@@ -81,8 +81,7 @@ def keys() -> Iterator[Key]:
 
 
 def line(text: str, columns: int, style: str = "") -> Text:
-    """Makes a line of at most `columns` columns. Returns Text, because rich would read `[link=…]` in a str as
-    markup."""
+    """Makes a line of at most `columns` columns: a Text, because rich would read `[link=…]` in a str as markup."""
     from rich.text import Text
 
     return Text(clip(text, columns), style, no_wrap=True)

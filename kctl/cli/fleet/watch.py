@@ -20,8 +20,8 @@ _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
-    """Every `seconds`, shows what `poll` returns, until Ctrl-C ends it with exit code 0. On a terminal, an absent
-    master is only a remark; elsewhere the error ends the command."""
+    """Every `seconds`, shows what `poll` returns, until Ctrl-C ends it with exit code 0. On a terminal, a retriable
+    error, such as an absent master, becomes a remark; other errors end the command."""
     pause, is_terminal = Event(), sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
         while True:

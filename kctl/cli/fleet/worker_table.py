@@ -1,5 +1,5 @@
 """Defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. `state` comes from the supervisor, `doing`
-from the worker; `rss` includes a worker's children if known."""
+from the worker; `rss` includes the memory of a worker's children if known."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Changes a cluster for `kctl kafka`: shows the plan, asks for confirmation, and audits the change.
 
-Nothing changes without `--execute` or a yes at the terminal. A program (`-o json`, or no terminal) is not asked: it
-gets the plan, with exit code 2 unless it passed `--dry-run`.
+Nothing changes without `--execute` or a yes at the terminal. A program (`-o json`, or no terminal) is not asked: kctl
+prints the plan and exits with 2, or with 0 for `--dry-run`.
 """
 
 import argparse
@@ -36,8 +36,8 @@ def change(
     make: Callable[[], str],
     **params: Any,
 ) -> int:
-    """Shows a planned change, asks, makes the change, and returns the exit code. `show` prints the plan or what was
-    `executed`; `make` returns what was done; `params` are for the audit log."""
+    """Shows a planned change, asks, makes the change, and returns the exit code. `show` prints the plan or, with
+    `executed`, the result; `make` makes the change and describes it; `params` are for the audit log."""
     declined = _declined(options, lambda: show(executed=False), question)
     if declined is not None:
         return declined

@@ -26,8 +26,8 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Returns the access to the cluster of `-b` (with the TLS and SASL of `--context` if given), of the context, or
-    of the fleet. Raises UsageError, ConfigError."""
+    """Returns the access to the cluster: of `-b` (with the TLS and SASL of a context if given), otherwise of the
+    context, otherwise of the fleet. Raises UsageError, ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
@@ -41,8 +41,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the fleet's group. If it is unknown, the error quotes `named`: the way to name a group. Raises
-    UsageError, ConfigError."""
+    """Returns the fleet's group. If it is unknown, the error advises to name a group by `named`. Raises UsageError,
+    ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -58,7 +58,7 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
-    """Returns the decoder for messages of the fleet's cluster; None if they are plain bytes, or for another cluster."""
+    """Returns the decoder for the fleet's messages; None if they are plain bytes, or for another cluster."""
     from kctl import schemas
 
     return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None

@@ -1,4 +1,4 @@
-"""The commands of `kctl kafka`. A function with the command's name runs it, with `_` for `-`."""
+"""The commands of `kctl kafka`. Each is run by the function of its name, with `_` for `-`."""
 
 import argparse
 from collections.abc import Mapping

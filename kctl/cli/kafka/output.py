@@ -18,8 +18,8 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows. `columns` are keys of the rows; as headings they have dashes for underscores. Raises
-    IncompleteAnswer after printing, if a row has an error or there are `problems`."""
+    """Prints rows. `columns` are keys of the rows; as headings they have dashes for underscores. Then raises what
+    `complain` raises."""
     problems = list(problems)
     if options.output == "table":
         echo("\n".join(table(columns, rows)))
@@ -44,8 +44,7 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """Ends a command whose answer is incomplete: raises IncompleteAnswer, or the problem itself if there is only
-    one."""
+    """If a row has an error or there are problems, raises IncompleteAnswer; a lone problem is raised itself."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

@@ -104,8 +104,7 @@ def _header(text: str) -> tuple[str, bytes]:
 def _progress(
     report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
 ) -> Callable[[], None]:
-    """Returns a function that shows progress on a terminal. You may call it for each message; it writes five times a
-    second."""
+    """Returns a function to call for each message; it shows progress on a terminal, five times a second."""
     shown_at = began
 
     def show() -> None:
@@ -119,8 +118,8 @@ def _progress(
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:
-    """Formats the progress: `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`; without a total no bar
-    and no remaining time."""
+    """Formats the progress: `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`. Without a total, it has no
+    bar and no remaining time."""
     seconds = max(seconds, 0.001)
     speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
     if not total_bytes:

@@ -1,1 +1,1 @@
-"""`kctl storage`: one module per command; the fleet need not run."""
+"""`kctl storage`, for which the fleet need not run."""

@@ -1,4 +1,4 @@
-"""The tree of the commands of `kctl storage`, and those that show a storage's state and its pending messages."""
+"""The tree of the commands of `kctl storage`, and the functions of all but `migrate` and `dead`."""
 
 from __future__ import annotations
 
