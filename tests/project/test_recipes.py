@@ -34,7 +34,6 @@ from kctl_agent.replies.workers import WorkerReply
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from tests.fleet_snapshot import healthy
-from tests.house import tracked
 from tests.offset_path import NUMBER, Walk, walked, watched
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
@@ -302,15 +301,6 @@ def test_each_recipe_works_with_as_many_files_as_the_page_names(tmp_path: Path, 
         copy.replace("kctl/rows/columns.py", {before: f"{AHEAD}{before}"})
 
     copy.run(WORKS, str(short_dir))
-
-
-@pytest.mark.parametrize(
-    ("rpc", "used_by"), [("metadata_brokers", set()), ("metadata_topics", {"kctl/master/verdict.py"})]
-)
-def test_a_question_is_named_where_it_is_declared_and_where_its_answer_is_used(rpc: str, used_by: set[str]) -> None:
-    found = {str(path.relative_to(ROOT)) for path in tracked("agent", "kctl") if f'"{rpc}"' in path.read_text("utf-8")}
-
-    assert found == {"agent/kctl_agent/replies/questions.py", *used_by}
 
 
 @pytest.mark.parametrize("rpc", sorted(QUESTIONS))

@@ -1,7 +1,11 @@
 """Each rule of the advice on samples without noise; a mutation of each rule must fail its check."""
 
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,6 @@ from kctl.advice.adviser import Adviser, Sample
 from kctl.advice.window import Work
 from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Advice, Answer
-from tests.mutated import mutate
 
 CAPACITY = 1000.0
 FULL = 5000
@@ -411,6 +414,16 @@ def hosts_have_as_many_workers_each_as_this_one(make: Make) -> None:
 
     assert fleet.watch(300, lag=fleet.rates * 30, workers_per_host=2).hosts == 4
     assert (fleet.advice.answer, fleet.advice.workers) == (Answer.WORKERS, 8)
+
+
+def mutate(name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """Imports a module again with `new` instead of `old`, which must occur once; an empty `old` changes nothing."""
+    path = Path(str(import_module(name).__file__))
+    source, made = path.read_text(encoding="utf-8"), ModuleType(name)
+    assert not old or source.count(old) == 1, f"{old} stands {source.count(old)} times in {path}"
+    monkeypatch.setitem(sys.modules, name, made)
+    exec(compile(source.replace(old, new) if old else source, path, "exec"), made.__dict__)
+    return made
 
 
 @pytest.mark.shows("each rule of the advice holds, and a test catches a mutation of each")

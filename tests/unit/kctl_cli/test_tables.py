@@ -100,28 +100,11 @@ def test_cells_are_set_by_their_value_and_width() -> None:
     assert [width("注文"), width("Ko\u0308ln")] == [4, 4]
     assert render(columns("name >lag"), [("注文", 5), ("abcd", 6)]) == ["name  lag", "注文    5", "abcd    6"]
     assert [clip(text, 6) for text in ("abcdef", "abcdefg", "注文注文")] == ["abcdef", "abcde…", "注文…"]
+    numbers = [Column("100%", is_number=True), Column("%s")]
+    assert render(numbers, [(-12345, 1), (7, None)]) == ["  100%  %s", "-12345  1", "     7  -"]
     lines = render(columns(">n name"), [(1, "a"), (True, None), (1.0, ""), (0, "a"), (False, "käse\x1b"), (None, "a")])
 
     assert lines == ["  n  name", "  1  a", "yes  -", "1.0  -", "  0  a", "  -  käse\\u001b", "  -  a"]
-
-
-NUMBERS = st.none() | st.integers()
-TEXTS, LETTERS = st.none() | st.text(max_size=3), st.none() | st.sampled_from(["a", "bb"])
-
-
-@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=8), st.lists(st.tuples(TEXTS, LETTERS), max_size=8))
-def test_a_column_is_set_as_each_number_or_name_by_itself(
-    numbers: list[tuple[int | None, int | None]], names: list[tuple[str | None, str | None]]
-) -> None:
-    heading, *lines = render([Column("100%", is_number=True), Column("%s")], numbers)
-    widest = max([len("100%"), *(len(cell(first)) for first, _ in numbers)])
-    assert heading == f"{'100%':>{widest}}  %s"
-    assert lines == [f"{cell(first):>{widest}}  {cell(second)}" for first, second in numbers]
-
-    widest = max([len("first"), *(width(cell(first)) for first, _ in names)])
-    assert render(columns("first second"), names)[1:] == [
-        f"{cell(first)}{' ' * (widest - width(cell(first)) + 2)}{cell(second)}".rstrip() for first, second in names
-    ]
 
 
 @given(st.text(max_size=30), st.integers(1, 20))

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.protocol.admin import DescribeGroupsResponse
-from kafka.protocol.consumer import ListOffsetsRequest, ListOffsetsResponse, OffsetFetchResponse
+from kafka.protocol.consumer import ListOffsetsResponse, OffsetFetchResponse
 
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.committed_bytes import FETCH_VERSIONS, CommittedResponses
 from kctl.kafka.protocol.group_bytes import DESCRIBE_VERSIONS, CountedResponses
 from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
-from kctl.kafka.protocol.raw import UNREADABLE, Raw
+from kctl.kafka.protocol.raw import UNREADABLE
 from tests.servers.broker_frames import _message
 
 FEW = settings(max_examples=40)
@@ -213,13 +213,3 @@ def test_other_bytes_are_rejected_or_read_to_the_end(data: bytes) -> None:
     ):
         with suppress(*UNREADABLE):
             read(data)
-
-
-def test_a_raw_request_is_the_request_but_for_its_answer() -> None:
-    request = ListOffsetsRequest(replica_id=-1, isolation_level=0, topics=[])
-    raw = Raw(request)
-    raw.API_VERSION = 7
-    raw.with_header(correlation_id=3, client_id="kctl")
-
-    assert (raw.API_KEY, request.API_VERSION, raw.header.correlation_id) == (2, 7, 3)
-    assert raw.encode(header=True, framed=True) == request.encode(header=True, framed=True)
