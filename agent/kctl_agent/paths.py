@@ -4,6 +4,7 @@
 name only when it is ready, and is removed only when its recorded owner is gone.
 """
 
+import errno
 import fcntl
 import os
 import re
@@ -220,20 +221,12 @@ def socket_owner(path: Path) -> ProcessIdentity | None:
 
 
 def recorded_identity(pid_file: Path) -> ProcessIdentity:
-    pid, *more = map(int, pid_file.read_text("ascii").split())  # an older version wrote both numbers into this file
-    [start_ticks] = more or [int(pid_file.with_suffix(".start").read_text("ascii"))]
-    return ProcessIdentity(pid, start_ticks)
+    return ProcessIdentity(*(int(pid_file.with_suffix(suffix).read_text("ascii")) for suffix in (".pid", ".start")))
 
 
 def _accepts(path: Path) -> bool:
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
-        try:
-            probe.connect(os.fsencode(path))
-        except ConnectionRefusedError:
-            return False
-        except BlockingIOError:  # a full backlog has an owner
-            return True
-        return True
+        return probe.connect_ex(os.fsencode(path)) != errno.ECONNREFUSED  # EAGAIN: a full backlog has an owner
 
 
 def _record(path: Path, number: int) -> None:

@@ -4,8 +4,6 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from kctl_agent.errors import StorageError
@@ -46,19 +44,13 @@ def looked_after(lake: LakeStorage, group: str) -> tuple[list[str], list[str]]:
     failed: list[str] = []
     for table in lake.tables():
         for step in (_swept, partial(_once_a_day, lake, group), _compacted):
-            with _noted(failed):
+            try:
                 done += step(table)
+            except (StorageError, OSError) as error:
+                failed.append(str(error))
+            except Exception as error:  # delta-rs raises various errors about another writer's data
+                failed.append(f"{type(error).__name__}: {error}")
     return done, failed
-
-
-@contextmanager
-def _noted(failed: list[str]) -> Iterator[None]:
-    try:
-        yield
-    except (StorageError, OSError) as error:
-        failed.append(str(error))
-    except Exception as error:  # delta-rs raises various errors about another writer's data
-        failed.append(f"{type(error).__name__}: {error}")
 
 
 def _swept(lake: TableStorage) -> list[str]:

@@ -45,7 +45,7 @@ class ProcessStats(ABC):
         self._wake = threading.Event()
         self._closed = False
         self._started_at = self._state_since = time.monotonic()
-        self._state = "starting"
+        self.state = "starting"
         self._worker = WorkerReply.starting(name)
         self._rows_total = self._batches_total = self._queries_failed = self._progress = 0
         self._batch_seconds_total = 0.0
@@ -55,10 +55,6 @@ class ProcessStats(ABC):
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(self._started_at, self._worker)
         self._troubles = Troubles()
-
-    @property
-    def state(self) -> str:
-        return self._state
 
     def start(self) -> None:
         self._publish()
@@ -73,11 +69,11 @@ class ProcessStats(ABC):
 
     def enter(self, state: str) -> None:
         with self._lock:
-            if state == self._state:
+            if state == self.state:
                 return
-            level = logging.DEBUG if {state, self._state} <= self.usual_states else logging.INFO
-            self._log.log(level, "%s -> %s", self._state, state)
-            self._state, self._state_since = state, time.monotonic()
+            level = logging.DEBUG if {state, self.state} <= self.usual_states else logging.INFO
+            self._log.log(level, "%s -> %s", self.state, state)
+            self.state, self._state_since = state, time.monotonic()
         self._wake.set()
 
     def failing(
@@ -120,7 +116,7 @@ class ProcessStats(ABC):
         worker = replace(
             self._worker,
             kind=kind,
-            state=self._state,
+            state=self.state,
             state_seconds=now - self._state_since,
             uptime_seconds=now - self._started_at,
             rss_bytes=_resident_bytes(),
@@ -186,7 +182,7 @@ class StoringStats(ProcessStats):
         self._counting.start()
 
     def enter(self, state: str) -> None:
-        before = self._state
+        before = self.state
         super().enter(state)
         if state != before and not {state, before} <= self.usual_states:
             self._count_now.set()
@@ -228,7 +224,7 @@ class StoringStats(ProcessStats):
             self._read_recent_dead(stored.dead)
             self._beside_counting()
         except Exception as error:
-            if self._state == "starting":
+            if self.state == "starting":
                 return  # it may not exist yet
             is_known = isinstance(error, StorageError)
             why = str(error) if is_known else f"{type(error).__name__}: {error}"

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
-
-ParamType: TypeAlias = Literal["string", "integer", "number", "boolean", "array"]
 
 
 @dataclass(frozen=True, slots=True)

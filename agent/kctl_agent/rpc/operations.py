@@ -80,16 +80,12 @@ class Inbox:
         self._lock = threading.Lock()
         self._waiting: deque[AcceptedOperation] = deque()
         self._outcomes: dict[str, Outcome] = {}
-        self._paused = tuple(paused)
+        self.paused = tuple(paused)
         self.taken_at: float | None = None
         """By `time.monotonic()`; None before the owning thread's first turn."""
 
-    @property
-    def paused(self) -> tuple[Scope, ...]:
-        return self._paused
-
     def pause(self, scopes: Sequence[Scope]) -> None:
-        self._paused = tuple(scopes)
+        self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
         """Accepts an operation once. If `first` raises, the operation is not accepted. Ignores an id that is known

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
 from pathlib import Path
-from threading import Lock
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -55,7 +54,6 @@ class Registry:
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
         self._clock = clock
-        self._lock = Lock()
         self._found: dict[str, Future[Any]] = {}
         self._down: tuple[float, str] | None = None
         """The end of the assumed outage, and its sentence."""
@@ -95,18 +93,14 @@ class Registry:
 
     def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
         """Calls `fetch` once for each key. Threads that ask for the same key share the result. Errors are not kept."""
-        with self._lock:
-            future = self._found.get(key)
-            is_first = future is None
-            if future is None:
-                future = self._found[key] = Future()
-        if is_first:
+        own = Future[Any]()
+        future = self._found.setdefault(key, own)  # atomic
+        if future is own:
             try:
-                future.set_result(fetch())
+                own.set_result(fetch())
             except BaseException as error:
-                with self._lock:
-                    del self._found[key]
-                future.set_exception(error)
+                del self._found[key]
+                own.set_exception(error)
         return future.result()
 
     def _get(self, path: str) -> dict[str, Any]:

@@ -55,7 +55,8 @@ def leave_behind(run_dir: Path, owner: str | None, name: str = "worker-0") -> No
         listener.bind(str(run_dir / f"{name}.sock"))
         listener.listen()
     if owner is not None:
-        (run_dir / f"{name}.pid").write_text(owner)
+        for suffix, number in zip((".pid", ".start"), owner.split(" "), strict=False):
+            (run_dir / name).with_suffix(suffix).write_text(number)
 
 
 def test_a_missing_run_dir_is_made_for_its_owner_only(short_dir: Path) -> None:
@@ -130,7 +131,7 @@ def test_closing_leaves_a_socket_of_others_alone(short_dir: Path, bind: Callable
 def test_a_living_owner_is_respected_without_listening(short_dir: Path, bind: Callable[..., BoundSocket]) -> None:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as owner:
         identity = process_identity(owner.pid)
-        leave_behind(short_dir, f"{identity.pid} {identity.start_ticks}\n")
+        leave_behind(short_dir, f"{identity.pid} {identity.start_ticks}")
 
         with pytest.raises(PathError, match=f"already served by pid {owner.pid}"):
             bind()
@@ -141,7 +142,7 @@ def test_what_a_dead_owner_left_is_replaced(
 ) -> None:
     ours = process_identity()
     of_an_ended_one, of_a_pid_given_to_another = (
-        f"{owner.pid} {ticks}\n"
+        f"{owner.pid} {ticks}"
         for owner, ticks in ((ended_process, ended_process.start_ticks), (ours, ours.start_ticks - 1))
     )
     for number, record in enumerate((of_an_ended_one, of_a_pid_given_to_another, None, "", "12", "a b", "\x00\xff")):
@@ -176,7 +177,7 @@ def test_what_is_no_socket_stays_and_no_link_is_followed(short_dir: Path, bind: 
 
 
 def test_of_many_starters_of_one_name_exactly_one_wins(short_dir: Path, ended_process: ProcessIdentity) -> None:
-    leave_behind(short_dir, f"{ended_process.pid} {ended_process.start_ticks}\n")
+    leave_behind(short_dir, f"{ended_process.pid} {ended_process.start_ticks}")
     start, won, refused = threading.Barrier(8), [], []
 
     def try_it() -> None:
