@@ -16,7 +16,7 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.schemas.formats import decode_messages
 from kctl_agent.sinker.handler import Handler, load
-from kctl_agent.sinker.in_flight import InFlightClaim, Part
+from kctl_agent.sinker.in_flight import Part
 from kctl_agent.sinker.sinker import Sinker, SinkerSettings, parse
 from kctl_agent.sinker.stats import SinkerProcessStats
 from kctl_agent.sinker.watchdog import Watchdog
@@ -44,7 +44,7 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
         until_it_works(storage.prepare, stats, stop)
         decode_messages(settings.formats)
         handler = load(settings.handler, settings.handler_timeout_seconds, settings.import_dir)
-        stats.handles(handler.name)
+        stats.handler = handler.name
         _run(settings, storage, handler, stats, stop, inbox)
     except Stopped:
         pass
@@ -73,9 +73,6 @@ def _run(
     stop: StopRequest,
     inbox: Inbox,
 ) -> None:
-    def lost(claimed: InFlightClaim) -> None:
-        sinker.report_lost(claimed)
-
     def timed_out(call: Sequence[Part]) -> None:
         why = ""
         try:
@@ -88,7 +85,8 @@ def _run(
                 sys.stdout.flush()
             os._exit(1)
 
-    guard = Watchdog(storage, settings.lease_seconds, settings.handler_timeout_seconds, lost, timed_out)
+    limits = settings.lease_seconds, settings.handler_timeout_seconds
+    guard = Watchdog(storage, *limits, lambda claimed: sinker.report_lost(claimed), timed_out)
     sinker = Sinker(settings, storage, handler, stats, stop, guard, inbox)
     handler.open()
     guard.start()

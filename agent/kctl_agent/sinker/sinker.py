@@ -252,7 +252,7 @@ class Sinker:
                 break
             if not found:
                 self._stop.wait(min(IDLE_SECONDS[1], deadline - time.monotonic()))
-        self._stats.in_flight(sum(len(claimed.acks) for claimed in self._in_flight))
+        self._stats.in_flight = sum(len(claimed.acks) for claimed in self._in_flight)
 
     def _claimed(self, limit: int, limit_bytes: int) -> list[InFlightClaim]:
         settings = self._settings
@@ -348,7 +348,7 @@ class Sinker:
             log.error("not settled, so handled again: %s", described(claimed.claim.messages))
             is_lost = True
         self._in_flight.remove(claimed)
-        self._stats.in_flight(sum(len(each.acks) for each in self._in_flight))
+        self._stats.in_flight = sum(len(each.acks) for each in self._in_flight)
         if is_lost:
             self._stats.settled(lost=len(claimed.acks))
             if not claimed.is_lost:
@@ -383,4 +383,4 @@ class Sinker:
             if count:
                 log.info("released %s", number_of(count, "message"))
         self._in_flight = []
-        self._stats.in_flight(0)
+        self._stats.in_flight = 0

@@ -26,18 +26,12 @@ class SinkerProcessStats(StoringStats):
     def __init__(self, name: str, server: AgentServer, storage: Storage, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
         self._settled = Counter[str]()
-        self._in_flight = self._handler_errors = 0
+        self.in_flight = self._handler_errors = 0
         self._failed, self._failing_since = 0, math.inf
         self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
         self._tries: deque[tuple[float, int, int]] = deque()
-        self._handler: str | None = None
+        self.handler: str | None = None
         self._error_class: str | None = None
-
-    def handles(self, name: str) -> None:
-        self._handler = name
-
-    def in_flight(self, messages: int) -> None:
-        self._in_flight = messages
 
     def calling(self) -> None:
         self._batch_started_at = time.monotonic()
@@ -94,10 +88,10 @@ class SinkerProcessStats(StoringStats):
             called_at = self._batch_started_at
             sinker = SinkerStats(
                 **{outcome: self._settled[outcome] for outcome in ("handled", "retried", "dead", "lost")},
-                in_flight=self._in_flight,
+                in_flight=self.in_flight,
                 handler_errors=self._handler_errors,
                 failing_seconds=now - self._failing_since if is_failing else None,
-                handler=self._handler,
+                handler=self.handler,
                 call_seconds=None if called_at is None else now - called_at,
                 recent_tries=sum(tries for _, tries, _ in self._tries),
                 recent_failures=failures,

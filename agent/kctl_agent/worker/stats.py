@@ -41,7 +41,7 @@ class WorkerStats(StoringStats):
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, storage, inbox)
         self._timestamps: dict[TopicPartition, float] = {}
-        self._sources: Sources | None = None
+        self.sources: Sources | None = None
         self._throttled_by: str | None = None
         self._left_out: Mapping[TopicPartition, str] = {}
         self._isolated: Mapping[TopicPartition, UnreadPartition] = {}
@@ -55,9 +55,6 @@ class WorkerStats(StoringStats):
     def is_throttled_by(self, why: str | None) -> None:
         self._throttled_by = why
         self._wake.set()
-
-    def draw_from(self, sources: Sources) -> None:
-        self._sources = sources
 
     def leaves_out(self, now: Mapping[TopicPartition, str]) -> None:
         before, self._left_out = self._left_out, now
@@ -102,13 +99,13 @@ class WorkerStats(StoringStats):
 
     def _beside_counting(self) -> None:
         super()._beside_counting()
-        sources = self._sources
+        sources = self.sources
         if sources is not None and self._has_long_batch_stored(sources):
             with self._lock:
                 self._progress += 1
 
     def _snapshot(self) -> Snapshot:
-        sources = self._sources
+        sources = self.sources
         with self._lock:
             if sources is None:
                 return self._common("worker")

@@ -66,7 +66,7 @@ def test_a_long_batch_makes_progress_while_it_stores(server: AgentServer, monkey
     storage.init_offsets([StoredOffset("t", 0, "A", 5)])
     stats = WorkerStats("worker-0", server, storage, Inbox())
     batch = sources(BrokerView(), 5, 5)
-    stats.draw_from(batch)
+    stats.sources = batch
 
     def progress() -> int:
         stats._count()
@@ -90,7 +90,7 @@ def test_a_long_batch_makes_progress_while_it_stores(server: AgentServer, monkey
 def test_ends_include_what_was_read_and_times_add_up(server: AgentServer, asked_seconds_ago: float, end: int) -> None:
     stats = WorkerStats("worker-0", server, ScratchStorage(), Inbox())
     view = BrokerView(ends={TP: 130}, taken_at=time.monotonic() - asked_seconds_ago)
-    stats.draw_from(sources(view, 137, 131))
+    stats.sources = sources(view, 137, 131)
     for number, seconds in enumerate((0.5, 0.25)):
         stats.batch(Batch(number, 7, seconds, {}, {}))
 
@@ -104,7 +104,7 @@ def test_partitions_have_counts_and_ages(server: AgentServer, short_dir: Path, m
     storage = FileStorage(short_dir / "s.sqlite", block_messages=10)
     storage.prepare()
     stats = WorkerStats("worker-0", server, storage, Inbox())
-    stats.draw_from(sources(BrokerView(), 5, 5))
+    stats.sources = sources(BrokerView(), 5, 5)
     now = time.time()
 
     def row() -> tuple[int | None, float]:

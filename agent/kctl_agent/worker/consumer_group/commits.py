@@ -27,11 +27,9 @@ PARTITION_ERRORS: dict[int, type[KafkaError]] = {
 
 
 class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
-    refused: dict[TopicPartition, type[KafkaError]]
-
     def __init__(self, offsets: dict[TopicPartition, OffsetAndMetadata]) -> None:
         super().__init__(offsets)
-        self.refused = {}
+        self.refused: dict[TopicPartition, type[KafkaError]] = {}
 
 
 def keep_partition_errors(consumer: Any) -> None:
@@ -82,7 +80,7 @@ class Commits:
     def __init__(self) -> None:
         self.known: dict[TopicPartition, int] = {}
         self._changed_at = time.monotonic()
-        self._refused: dict[TopicPartition, _Refused] = {}
+        self.refused: dict[TopicPartition, _Refused] = {}
 
     def found(self, offsets: Offsets) -> None:
         self.known = dict(offsets)
@@ -97,20 +95,16 @@ class Commits:
     def answered(self, offsets: Offsets, refused: Collection[TopicPartition], now: float) -> None:
         """Records the answer to a commit: all `offsets` are committed except those of `refused`. Main thread only."""
         self.done({tp: offset for tp, offset in offsets.items() if tp not in refused})
-        still = {tp: before for tp, before in self._refused.items() if tp not in offsets}
+        still = {tp: before for tp, before in self.refused.items() if tp not in offsets}
         for tp in refused:
-            times = self._refused[tp].times + 1 if tp in self._refused else 1
+            times = self.refused[tp].times + 1 if tp in self.refused else 1
             still[tp] = _Refused(times, now + RETRY_SECONDS[min(times, len(RETRY_SECONDS)) - 1])
-        self._refused = still
+        self.refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
         """Returns the rejected partitions in back-off; forgets those that are no longer assigned."""
-        self._refused = {tp: refused for tp, refused in self._refused.items() if tp in assigned}
-        return frozenset(tp for tp, refused in self._refused.items() if now < refused.retry_at)
-
-    @property
-    def is_refused(self) -> bool:
-        return bool(self._refused)
+        self.refused = {tp: refused for tp, refused in self.refused.items() if tp in assigned}
+        return frozenset(tp for tp, refused in self.refused.items() if now < refused.retry_at)
 
     def done(self, offsets: Offsets) -> None:
         """Records committed offsets. Never blocks, because kafka-python's I/O thread calls it too."""

@@ -50,17 +50,17 @@ STORAGE_CHECK_SECONDS = 5.0
 """Interval for a worker without a batch."""
 
 
+@dataclass(eq=False)
 class LogChecks:
     """Checks that stored records are still in the brokers' logs and in the storage. If not, drains the queries; the
     next query begins at the offsets that brokers and storage have."""
 
-    def __init__(self, pipeline: Pipeline, brokers: Brokers, storage: OffsetStore, progress: ReadProgress) -> None:
-        self._pipeline = pipeline
-        self._brokers = brokers
-        self._storage = storage
-        self._progress = progress
-        self._compared: BrokerView | None = None
-        self._check_at = 0.0
+    _pipeline: Pipeline
+    _brokers: Brokers
+    _storage: OffsetStore
+    _progress: ReadProgress
+    _compared: BrokerView | None = None
+    _check_at: float = 0.0
 
     def check(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
         self._compare_logs(running, view)
@@ -168,7 +168,7 @@ class MainLoop:
             settings.name, inbox, member, self._lifecycle, seeking, self._perform, self._on_lost, self._describe
         )
         self._requeuing = self._made_requeuing(storage)
-        stats.draw_from(Sources(member, self._watcher, pipeline, progress, settings.kafka.auto_offset_reset))
+        stats.sources = Sources(member, self._watcher, pipeline, progress, settings.kafka.auto_offset_reset)
         self._watcher.start()
 
     def turn(self) -> None:
@@ -383,5 +383,5 @@ class Committer:
         self._progress.epochs.committed(ends.keys() - refused.keys())
         if refused:
             self._stats.failing("commit", f"{refusal(refused)}; the other partitions are")
-        elif not self._progress.commits.is_refused:
+        elif not self._progress.commits.refused:
             self._stats.works("commit")

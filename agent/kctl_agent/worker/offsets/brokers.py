@@ -52,12 +52,9 @@ class Topics:
     errors: dict[str, type[KafkaError]]
 
     def ids_since(self, before: Mapping[str, str]) -> dict[str, str]:
-        kept = {
-            t: i
-            for t, i in before.items()
-            if self.errors.get(t, UnknownTopicOrPartitionError) is not UnknownTopicOrPartitionError
-        }
-        return {**kept, **self.ids}
+        gone = UnknownTopicOrPartitionError
+        kept = {topic: id_ for topic, id_ in before.items() if self.errors.get(topic, gone) is not gone}
+        return kept | self.ids
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
         """Returns the partitions whose topic has an error, with the error. Raises KafkaError if every topic has one."""
@@ -181,7 +178,7 @@ class Brokers:
         """Returns the offsets from which logs differ from those seen before. Asks brokers only after a change of
         leader. Raises KafkaError if a later try may succeed."""
         moved = {
-            tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].is_newer_than(seen)
+            tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].epoch > seen.epoch
         }
         ends = self._ends_of_epochs(moved) if moved else {}
         found = {tp: divergence(seen, ends.get(tp)) for tp, (seen, _) in moved.items()}
@@ -298,14 +295,8 @@ def _of_epochs(
 
 def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata:
     leader = partition["leader_id"]
-    return PartitionMetadata(
-        topic,
-        partition["partition_index"],
-        leader if leader >= 0 else None,
-        tuple(partition["replica_nodes"]),
-        tuple(partition["isr_nodes"]),
-        tuple(partition["offline_replicas"]),
-    )
+    nodes = (tuple(partition[name]) for name in ("replica_nodes", "isr_nodes", "offline_replicas"))
+    return PartitionMetadata(topic, partition["partition_index"], leader if leader >= 0 else None, *nodes)
 
 
 class BrokerWatcher(threading.Thread):

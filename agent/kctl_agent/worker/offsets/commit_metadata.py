@@ -28,17 +28,11 @@ class LogSeen:
     epoch: int
     end: int
 
-    def is_newer_than(self, before: LogSeen | None) -> bool:
-        """Whether a later leader reported this end, so that its log may differ."""
-        return before is not None and self.epoch > before.epoch
-
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
     """Returns the first offset at which a log differs from `before`; None if the logs agree or the answer is unknown.
     `end_of_epoch` is the end of the log for the epoch of `before`; negative if unknown."""
-    if end_of_epoch is None or end_of_epoch < 0 or end_of_epoch >= before.end:
-        return None
-    return end_of_epoch
+    return end_of_epoch if end_of_epoch is not None and 0 <= end_of_epoch < before.end else None
 
 
 class Epochs:

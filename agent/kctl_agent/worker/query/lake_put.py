@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import DataFrame as SparkDataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
@@ -177,8 +176,8 @@ class LakePut(BatchPut):
         rows = messages.select(*COLUMNS)
         undecoded = None if self._typed is None else UndecodedRows(self._typed.decoded(rows))
         made = super().transformed(rows if undecoded is None else undecoded.others)
-        if not isinstance(made, SparkDataFrame) or made.isStreaming:
-            kind = "a stream" if isinstance(made, SparkDataFrame) else type(made).__name__
+        if not isinstance(made, DataFrame) or made.isStreaming:
+            kind = "a stream" if isinstance(made, DataFrame) else type(made).__name__
             raise BootstrapError(
                 f"the transform {self.name} returns {kind}; with storage.mode lake it gets the rows of one batch and "
                 "must return a DataFrame made of them, without state over batches"

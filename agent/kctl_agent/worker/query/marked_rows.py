@@ -89,8 +89,9 @@ class Marked(ABC):
         return int(self.counted["count"])
 
     @abstractmethod
-    def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
-        """Returns the messages of the marked rows, once each and as in `source`, as rows of the dead-letter table."""
+    def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
+        """Returns the messages of the marked rows, once each and as in `source`, as rows of the dead-letter table.
+        `of_batch` are the columns cluster, group, tries and reading."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
         """Checks that both passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,
@@ -107,11 +108,11 @@ class UndecodedRows(Marked):
     def has_unknown(self) -> bool:
         return bool(self.counted["unknown"])
 
-    def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
+    def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
         marked = self._rows.where(f"{ERROR} is not null").select(f"{KAFKA}.*", f.col(ERROR).alias("error"))
         if not set(source.columns) <= set(marked.columns):  # a dead letter, which has more than Kafka's columns
             marked = source.join(marked.select(*MESSAGE, "error"), list(MESSAGE))
-        return _dead_letters(marked, cluster, group, tries, reading)
+        return _dead_letters(marked, *of_batch)
 
 
 class MarkedRows(Marked):
@@ -121,13 +122,13 @@ class MarkedRows(Marked):
         self._place = place
         self._second, self._marked, self._found = Observation(), Observation(), Observation()
 
-    def messages(self, source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:
+    def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
         marked = self._rows.observe(self._second, *self._counts).where(f"{ERROR} is not null")
         marked = marked.select(ERROR, *(f.col(f"{self._place}{name}").alias(name) for name in MESSAGE))
         text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
         errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))
         messages = source.join(errors, list(MESSAGE)).observe(self._found, f.count("*").alias("count"))
-        return _dead_letters(messages, cluster, group, tries, reading)
+        return _dead_letters(messages, *of_batch)
 
     def check(self) -> None:
         count, again = self.count, observed(self._second)
@@ -144,10 +145,8 @@ class MarkedRows(Marked):
             )
 
 
-def all_messages(
-    marked: Sequence[Marked], source: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column
-) -> DataFrame:
-    return reduce(DataFrame.union, (each.messages(source, cluster, group, tries, reading) for each in marked))
+def all_messages(marked: Sequence[Marked], source: DataFrame, *of_batch: Column) -> DataFrame:
+    return reduce(DataFrame.union, (each.messages(source, *of_batch) for each in marked))
 
 
 def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Column, reading: Column) -> DataFrame:

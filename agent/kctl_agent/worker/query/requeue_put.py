@@ -2,8 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
@@ -34,23 +33,17 @@ COPY = "_kctl_copy"
 GLOB = re.compile(r"([{}\[\]*?\\])")
 
 
+@dataclass(eq=False)
 class RequeuePut:
     """Transforms requeued dead letters again and commits the result. For one thread at a time."""
 
-    def __init__(
-        self,
-        storage: LakeStorage,
-        transform: Callable[[DataFrame], DataFrame],
-        name: str,
-        group: str,
-        worker: str,
-        typed: TypedRows | None = None,
-    ) -> None:
-        self._put_of = partial(LakePut, storage, transform, name, typed)
-        self._worker = worker
-        self._storage = storage
-        self._group = group
-        self._requeues: Requeues | None = None
+    _storage: LakeStorage
+    _transform: Callable[[DataFrame], DataFrame]
+    _name: str
+    _group: str
+    _worker: str
+    _typed: TypedRows | None = None
+    _requeues: Requeues | None = None
 
     def put_next(self, spark: SparkSession) -> PutBack | None:
         batch = self._of_cluster().next()
@@ -60,7 +53,7 @@ class RequeuePut:
             self._refuse_full()
             # A new thread lacks the main thread's properties, such as the worker's share of an engine.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._worker)
-            put = self._put_of()
+            put = LakePut(self._storage, self._transform, self._name, self._typed)
             for messages in self._messages(spark, batch):
                 self._write(put, messages, batch)
         except BaseException:

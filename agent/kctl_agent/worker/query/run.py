@@ -228,14 +228,11 @@ class CarefulRun(Run):
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
         """Whether another record can be read, which shows that there is no outage. Does not store the record."""
-        from kctl_agent.worker.query.committed_files import (
-            CountedRows,  # imports PySpark, too slow for a worker's start
-        )
+        from kctl_agent.worker.query.committed_files import CountedRows  # and PySpark, too slow for a start
 
         known = self._search.readable
-        for other, at in islice(
-            chain([known] if known else [], other_offsets(tp, self.positions.items())), MOST_OTHERS
-        ):
+        others = chain([known] if known else [], other_offsets(tp, self.positions.items()))
+        for other, at in islice(others, MOST_OTHERS):
             if self.gate.is_set():
                 return False
             counted = CountedRows(self._read({other: (at, at + 1)}, self._token))

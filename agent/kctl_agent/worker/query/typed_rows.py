@@ -51,6 +51,10 @@ class Known(NamedTuple):
     unfit: Mapping[bytes, str] = MappingProxyType({})
     """Errors of messages whose schema is not Avro."""
 
+    @property
+    def label(self) -> str:
+        return "" if self.reader is None else f"version {self.reader.version} of {self.reader.label}"
+
 
 class Columns(NamedTuple):
     context: SparkContext
@@ -76,10 +80,6 @@ class TypedRows:
         self._columns: Columns | None = None
 
     @property
-    def label(self) -> str:
-        return _label(self._known)
-
-    @property
     def known_ids(self) -> int:
         return len(self._known.labels)
 
@@ -90,7 +90,7 @@ class TypedRows:
         except RegistryUnusable as error:
             if self._known.reader is None:
                 raise
-            log.warning("%s; messages are read by %s", error, self.label)
+            log.warning("%s; messages are read by %s", error, self._known.label)
 
     def refresh(self) -> None:
         """Reads the newest schema of each topic. Raises RegistryUnusable, also if a schema cannot become columns."""
@@ -114,19 +114,19 @@ class TypedRows:
 
         Raises StorageUnusable; RegistryUnusable if a type does not fit the table.
         """
-        fields = json.loads(schema)["fields"]
+        fields, label = json.loads(schema)["fields"], self._known.label
         there = storage.columns()
         try:
             made, left_out = (fields, []) if there is None else fitted(there, fields, may_add=storage.merge_schema)
             storage.fit(json.dumps({"type": "struct", "fields": made}))
         except TableRefused as error:
             raise RegistryUnusable(
-                f"{self.label} does not fit the table: {error}; register a version that fits, change the column in "
+                f"{label} does not fit the table: {error}; register a version that fits, change the column in "
                 "workers.transform, or fill another table (storage.uri)"
             ) from error
         if left_out and left_out != self._left_out:
             remedy = "" if storage.merge_schema else "; storage.merge_schema adds columns"
-            self._happened("columns_left_out", f"the table does not have {', '.join(left_out)} of {self.label}{remedy}")
+            self._happened("columns_left_out", f"the table does not have {', '.join(left_out)} of {label}{remedy}")
         self._left_out = left_out
         return None if made == fields else StructType.fromJson({"fields": made})
 
@@ -166,7 +166,7 @@ class TypedRows:
             made = self._columns_of(rows.sparkSession)
             decoded = framed.select(KAFKA, PREFIX, made.record)
         except (PySparkException, Py4JJavaError) as error:
-            raise RegistryUnusable(f"{self.label} cannot become columns: {_sentence(error)}") from error
+            raise RegistryUnusable(f"{self._known.label} cannot become columns: {_sentence(error)}") from error
         return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
 
     def _columns_of(self, session: SparkSession) -> Columns:
@@ -211,10 +211,6 @@ class TypedRows:
         return self._comparisons[key]
 
 
-def _label(known: Known) -> str:
-    return "" if known.reader is None else f"version {known.reader.version} of {known.reader.label}"
-
-
 def _error(known: Known, mismatched: Mapping[bytes, str]) -> Column:
     none = f.lit(None).cast("string")
     error = f.when(f.col(f"{KAFKA}.value").isNull() | f.coalesce(OK, f.lit(False)), none)
@@ -223,7 +219,7 @@ def _error(known: Known, mismatched: Mapping[bytes, str]) -> Column:
         error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(why))
     for prefix, label in known.labels.items():
         mismatch = mismatched.get(prefix)
-        text = f"SchemaMismatch: {_label(known)} cannot read it: {mismatch}" if mismatch else f"BadRecord: not {label}"
+        text = f"SchemaMismatch: {known.label} cannot read it: {mismatch}" if mismatch else f"BadRecord: not {label}"
         error = error.when(f.col(PREFIX) == f.lit(prefix), f.lit(text))
     return error.otherwise(f.concat(f.lit("UnknownSchema: the schema registry does not know "), _named(PREFIX)))
 
