@@ -21,8 +21,9 @@ from kctl_agent.errors import RegistryUnusable, Undecodable
 from kctl_agent.message import Headers, Message, decode_by
 from kctl_agent.schemas import registry as client
 from kctl_agent.schemas.decoding import Decoded, Decoder
-from kctl_agent.schemas.formats import Formats, RegistrySettings, decode_messages
+from kctl_agent.schemas.formats import Formats, RegistrySettings
 from kctl_agent.schemas.registry import Registry
+from kctl_agent.sinker.handler import decode_messages
 from kctl_agent.storage.file import FileStorage
 from tests.certificates import make_certificate
 from tests.command_lines import run_here

@@ -1,12 +1,10 @@
-"""Settings of decoding: the encoding of keys and values, the schema registry, and the decoding of this process."""
+"""Settings of decoding: the encoding of keys and values, and the schema registry."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
-
-from kctl_agent.message import decode_by
 
 
 class RegistrySettings(NamedTuple):
@@ -39,15 +37,3 @@ class Formats:
             return cls()
         registry = given.get("registry")
         return cls(given["key"], given["value"], RegistrySettings(**registry) if registry else None)
-
-
-def decode_messages(formats: Formats) -> None:
-    """Sets how `Message.decoded` decodes keys and values in this process."""
-    if (formats.key, formats.value) == ("bytes", "bytes"):
-        return
-    from kctl_agent.schemas.decoding import Decoder  # and fastavro, which bytes do not need
-
-    decoder = Decoder(formats)
-    decode_by(
-        lambda data, headers: decoder.value(data, headers).value, lambda data, headers: decoder.key(data, headers).value
-    )

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from kctl_agent.errors import AgentError, RegistryUnusable, Undecodable
-from kctl_agent.message import Message
+from kctl_agent.message import Message, decode_by
 from kctl_agent.process.bootstrap import BootstrapError, loaded
 from kctl_agent.process.tracebacks import indented, named, short, stack_of, traceback_of
 from kctl_agent.rpc.messages import number_of
+from kctl_agent.schemas.formats import Formats
 from kctl_agent.sinker.in_flight import Ack, Final
 
 REPEAT_SECONDS = 60.0
@@ -170,6 +171,18 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
     if inspect.isgeneratorfunction(handle) or inspect.isasyncgenfunction(handle):
         raise BootstrapError(f"sinkers.handler {name!r} has a `yield`: it must return a list")
     return Handler(name, target, timeout_seconds)
+
+
+def decode_messages(formats: Formats) -> None:
+    """Sets how `Message.decoded` decodes keys and values in this process."""
+    if (formats.key, formats.value) == ("bytes", "bytes"):
+        return
+    from kctl_agent.schemas.decoding import Decoder  # and fastavro, which bytes do not need
+
+    decoder = Decoder(formats)
+    decode_by(
+        lambda data, headers: decoder.value(data, headers).value, lambda data, headers: decoder.key(data, headers).value
+    )
 
 
 def _takes_messages(handle: Callable[..., Any]) -> bool:

@@ -17,8 +17,8 @@ from typing import Any
 
 from kctl_agent.errors import RegistryUnusable
 from kctl_agent.message import Message
-from kctl_agent.schemas.formats import Formats, decode_messages
-from kctl_agent.sinker.handler import FailureLog, Handler, HandlerError, load
+from kctl_agent.schemas.formats import Formats
+from kctl_agent.sinker.handler import FailureLog, Handler, HandlerError, decode_messages, load
 from kctl_agent.sinker.in_flight import Ack, Final
 from kctl_agent.storage.base import StorageUnusable, Writer
 from kctl_agent.storage.causes import RETURNED_FALSE

@@ -14,8 +14,7 @@ from kctl_agent.replies.questions import asked_of
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand, PauseScopes, operation_commands
 from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
-from kctl_agent.schemas.formats import decode_messages
-from kctl_agent.sinker.handler import Handler, load
+from kctl_agent.sinker.handler import Handler, decode_messages, load
 from kctl_agent.sinker.in_flight import Part
 from kctl_agent.sinker.sinker import Sinker, SinkerSettings, parse
 from kctl_agent.sinker.stats import SinkerProcessStats
