@@ -130,7 +130,7 @@ class BoundSocket:
             return
         # Remove the file first: while the socket is open, its inode number is not reused.
         if self.owner.pid == os.getpid():
-            with suppress(OSError), _locked(self.path.parent):
+            with suppress(OSError), locked(self.path.parent):
                 status = self.path.lstat()
                 if (status.st_dev, status.st_ino) == self.inode:
                     remove_files(self.path)
@@ -146,7 +146,7 @@ def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
-        with _locked(run_dir):
+        with locked(run_dir):
             _remove_stale(path)
             return _bind_locked(listener, path, backlog)
     except OSError as error:
@@ -198,7 +198,7 @@ def remove_if_dead(run_dir: Path, name: str) -> bool:
     PathError."""
     path = socket_path(run_dir, name)
     try:
-        with _locked(run_dir, is_blocking=False):
+        with locked(run_dir, is_blocking=False):
             owner = socket_owner(path)
             if owner is None or is_alive(owner):
                 return False
@@ -236,7 +236,7 @@ def _record(path: Path, number: int) -> None:
 
 
 @contextmanager
-def _locked(run_dir: Path, *, is_blocking: bool = True) -> Iterator[None]:
+def locked(run_dir: Path, *, is_blocking: bool = True) -> Iterator[None]:
     descriptor = os.open(run_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if is_blocking else fcntl.LOCK_NB))

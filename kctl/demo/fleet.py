@@ -147,9 +147,7 @@ class DemoFleet:
         return " | ".join(self.log.read_text(errors="replace").strip().splitlines()[-5:])
 
     def ask(self, command: str, timeout_seconds: float = 5.0) -> Any | None:
-        request = Request(
-            id="demo", role=Role.EXTERNAL, rpc=command, method=reducer_method(command), params={}, deadline_ms=None
-        )
+        request = Request(Role.EXTERNAL, command, reducer_method(command), id="demo")
         try:
             reply = call(self.directory / "run" / "master.sock", request, timeout_seconds)
         except (KctlError, AgentError):

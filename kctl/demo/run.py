@@ -46,6 +46,7 @@ TICK_SECONDS = 0.05
 RUN = 16
 """Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise, with many
 partitions, each message would be its own batch and cost a core."""
+VALUE_BYTES = 200
 BLOCK_SECONDS = 5.0
 """How long a client call may wait for metadata or room, and so how late `stop` may take effect."""
 
@@ -53,15 +54,11 @@ BLOCK_SECONDS = 5.0
 class Producer(threading.Thread):
     """Produces messages until `stop`. Idempotent, so retries in the client create no duplicates."""
 
-    def __init__(
-        self, bootstrap_servers: str, topic: str, partitions: int, rate: float, value_bytes: int = 200
-    ) -> None:
+    def __init__(self, bootstrap_servers: str, topic: str, partitions: int, rate: float) -> None:
         super().__init__(name="kctl-demo-producer", daemon=True)
         self._topic = topic
         self._partitions = partitions
         self._rate = rate
-        self._padding = "x" * value_bytes
-        self._value_bytes = value_bytes
         self._stop_asked = threading.Event()
         self._flush_seconds = 30.0
         self._lock = threading.Lock()
@@ -134,8 +131,7 @@ class Producer(threading.Thread):
                     return
 
     def _send(self, number: int) -> None:
-        text = json.dumps({"number": number, "at": time.time()})
-        value = (text + self._padding)[: self._value_bytes].encode()
+        value = json.dumps({"number": number, "at": time.time()}).ljust(VALUE_BYTES, "x").encode()
         partition = number // RUN % self._partitions
         with self._lock:
             self._sent += 1

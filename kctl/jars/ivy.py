@@ -10,10 +10,10 @@ import re
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from xml.sax.saxutils import quoteattr
 
 from kctl.errors import JarsMissing
 from kctl.jars.java import java_command
@@ -137,15 +137,11 @@ def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
         )
 
 
-def _quoted(attribute: str) -> str:
-    return f'"{escape(attribute)}"'
-
-
 def _ivy_command(jars: Sequence[Jar], directory: Path) -> list[str]:
     root = repository()
     settings = directory / "settings.xml"
     settings.write_text(
-        _SETTINGS.format(directory=_quoted(str(directory)), root=f" root={_quoted(root)}" if root else "")
+        _SETTINGS.format(directory=quoteattr(str(directory)), root=f" root={quoteattr(root)}" if root else "")
     )
     ivy_file = directory / "ivy.xml"
     ivy_file.write_text(

@@ -71,7 +71,8 @@ def reply_of(payload: bytes | bytearray) -> Reply:
     try:
         reply = _decode(payload)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
-        raise BadPayload(f"the answer is not a reply: {_why(error)}") from None
+        why = "it is not UTF-8" if isinstance(error, UnicodeDecodeError) else error
+        raise BadPayload(f"the answer is not a reply: {why}") from None
     except (msgspec.DecodeError, RecursionError):
         raise BadPayload("the frame is not JSON") from None
     if reply.ok is (reply.error is not None):
@@ -79,10 +80,6 @@ def reply_of(payload: bytes | bytearray) -> Reply:
     if memoryview(reply.raw)[0] != _OBJECT:
         raise BadPayload("the answer is not a reply: its result is not an object")
     return reply
-
-
-def _why(error: Exception) -> str:
-    return str(error) if isinstance(error, msgspec.ValidationError) else "it is not UTF-8"
 
 
 _CHUNK_BYTES = 256 * 1024

@@ -43,7 +43,7 @@ class AgentConnection(asyncio.Protocol):
     def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
         """Sends an encoded request and returns a future for the reply; ids of pending requests must differ. If the
         future is cancelled, a late reply is dropped. Raises AgentUnreachable."""
-        if self._transport is None or self._transport.is_closing():
+        if not self.is_usable:
             raise AgentUnreachable("the connection has ended")
         loop = asyncio.get_running_loop()
         reply: asyncio.Future[Reply] = loop.create_future()
@@ -257,14 +257,7 @@ def _sent(
 
 
 def _encoded(request_id: str, rpc: str, params: JsonObject, seconds: float) -> bytes:
-    request = Request(
-        id=request_id,
-        role=Role.MASTER,
-        rpc=rpc,
-        method=wire_method(rpc),
-        params=params,
-        deadline_ms=max(int(seconds * 1000), 1),
-    )
+    request = Request(Role.MASTER, rpc, wire_method(rpc), request_id, params, max(int(seconds * 1000), 1))
     return encode(request.to_json(), MAX_REQUEST_BYTES)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import math
 import os
 import signal
 import socket
 import sys
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
 from typing import Any
 
 
@@ -61,35 +63,31 @@ class StopSignals:
         (self.now if self.stop.is_set() else self.stop).set()
 
 
-def notify(*words: str, env: Mapping[str, str] = os.environ) -> bool:
-    """Sends words to systemd: `READY=1`, `STOPPING=1`, `STATUS=…`; returns whether systemd listens."""
-    path = env.get("NOTIFY_SOCKET", "")
+def notify(*words: str) -> None:
+    """Sends words to systemd, if it listens: `READY=1`, `STOPPING=1`, `STATUS=…`."""
+    path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
-        return False
+        return
     address = "\0" + path[1:] if path.startswith("@") else path
-    try:
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
-            sender.setblocking(False)
-            sender.sendto("\n".join(words).encode(), address)
-    except OSError:
-        return False
-    return True
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        sender.setblocking(False)
+        sender.sendto("\n".join(words).encode(), address)
 
 
-def watchdog_seconds(env: Mapping[str, str] = os.environ) -> float | None:
-    """Returns how often to report to systemd: half of WatchdogSec=; None if systemd does not watch."""
-    if env.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
-        return None
+def watchdog_seconds() -> float:
+    """Returns how often to report to systemd: half of WatchdogSec=; infinite if systemd does not watch."""
+    if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
+        return math.inf
     try:
-        return int(env["WATCHDOG_USEC"]) / 2e6
+        return int(os.environ["WATCHDOG_USEC"]) / 2e6
     except (KeyError, ValueError):
-        return None
+        return math.inf
 
 
 async def pet_watchdog() -> None:
     """Reports to systemd's watchdog periodically. Never returns."""
     seconds = watchdog_seconds()
-    while True:
-        if seconds is not None:
-            notify("WATCHDOG=1")
-        await asyncio.sleep(3600 if seconds is None else seconds)
+    while seconds < math.inf:
+        notify("WATCHDOG=1")
+        await asyncio.sleep(seconds)
+    await asyncio.Event().wait()

@@ -31,8 +31,7 @@ from __future__ import annotations
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from kctl_agent.errors import StorageError
 from kctl_agent.replies.block_size import RECENT_DEAD_SECONDS, RecentDeadLetters
@@ -65,6 +64,8 @@ Progress: TypeAlias = Callable[[int], None]
 """Receives the number of dead letters processed so far; may raise to stop."""
 P = TypeVar("P")
 """The position of a dead letter; its text becomes `DeadLetterPage.next`."""
+Step: TypeAlias = tuple[Iterable[tuple[P, DeadLetter]], P | None]
+"""Rows that were read, and the position to continue after; None at the end."""
 
 
 def silent(_: int) -> None: ...
@@ -320,12 +321,6 @@ class Writer(ABC):
         """Makes the puts durable. If it raises StorageUnusable, no put counts as stored."""
 
 
-@dataclass(frozen=True, slots=True)
-class Step(Generic[P]):
-    rows: Iterable[tuple[P, DeadLetter]]
-    last: P | None
-
-
 def read_page(
     read: Callable[[P | None, int], Step[P]],
     is_selected: Callable[[DeadLetter], bool],
@@ -337,16 +332,16 @@ def read_page(
     found: list[DeadLetter] = []
     size, place = 0, after
     while len(found) < limit and size < PAGE_BYTES:
-        step = read(place, limit - len(found))
-        for place, dead_letter in step.rows:
+        rows, last = read(place, limit - len(found))
+        for place, dead_letter in rows:
             size += len(dead_letter.block.body)
             if is_selected(dead_letter):
                 found.append(dead_letter)
             if len(found) == limit or size >= PAGE_BYTES:
                 return DeadLetterPage(found, str(place))
-        if step.last is None:
+        if last is None:
             return DeadLetterPage(found, None)
-        place = step.last
+        place = last
         if until is not None and time.monotonic() >= until:
             break
     return DeadLetterPage(found, str(place))

@@ -89,15 +89,10 @@ def queue_options(settings: Settings) -> dict[str, Any]:
 
 
 def _file(settings: Settings, _: float | None) -> Storage:
-    from kctl_agent.storage.file import FileStorage
+    from kctl_agent.storage.file.storage import DirectlyStorage, FileStorage
 
-    return FileStorage(Path(settings["path"]), **queue_options(settings))
-
-
-def _directly(settings: Settings, _: float | None) -> Storage:
-    from kctl_agent.storage.file.storage import DirectlyStorage
-
-    return DirectlyStorage(Path(settings["path"]), **queue_options(settings))
+    kind = DirectlyStorage if settings["mode"] == "directly" else FileStorage
+    return kind(Path(settings["path"]), **queue_options(settings))
 
 
 def _redis(settings: Settings, reply_seconds: float | None) -> Storage:
@@ -117,7 +112,7 @@ def _redis(settings: Settings, reply_seconds: float | None) -> Storage:
 KINDS: Final[Mapping[str, Kind]] = {
     "file": Kind(open=_file, is_queue=True, is_file=True),
     "redis": Kind(open=_redis, is_queue=True),
-    "directly": Kind(open=_directly, is_handled_inside=True, is_file=True),
+    "directly": Kind(open=_file, is_handled_inside=True, is_file=True),
     "lake": Kind(is_table=True),
 }
 MODES: Final = tuple(KINDS)

@@ -92,7 +92,7 @@ class NumberedDeadLetters(DeadLetterStore):
         numbers = [each.number for each in places]
         likely = numbers if selection.is_indexed else self._sift_dead(selection, numbers)
         rows = ((Place.of(each), each) for each in self._read_dead(likely))
-        return Step(rows, places[-1] if len(places) == wanted else None)
+        return rows, places[-1] if len(places) == wanted else None
 
     def _places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
         if selection.ids is None:

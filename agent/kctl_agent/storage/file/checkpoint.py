@@ -15,7 +15,6 @@ because SQLite then has the whole file to itself.
 """
 
 import fcntl
-import os
 import sqlite3
 import threading
 import time
@@ -23,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
+from kctl_agent.paths import locked
 from kctl_agent.storage.file.log import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.schema import connect
 
@@ -59,16 +59,12 @@ def copy(path: Path) -> None:
     """
     if sync_failures(path):
         return
-    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        with noting_disk_errors(path), closing(connect(path)) as db, closing(connect(path)) as guard:
-            with reading(guard):
-                _checkpoint(db)
-            guard.execute(f"pragma busy_timeout={WRITE_LOCK_MS}")
-            with in_turn(folder), writing(guard):
-                _checkpoint(db)
-    finally:
-        os.close(folder)
+    with noting_disk_errors(path), closing(connect(path)) as db, closing(connect(path)) as guard:
+        with reading(guard):
+            _checkpoint(db)
+        guard.execute(f"pragma busy_timeout={WRITE_LOCK_MS}")
+        with locked(path.parent), writing(guard):
+            _checkpoint(db)
 
 
 @contextmanager

@@ -130,10 +130,8 @@ class TableStorage(OffsetStore):
 
     def group_offsets(self, group: str) -> list[tuple[Binding, StoredOffset]]:
         with self.table.state() as table:
-            found = [
-                owned for name in table.transaction_names() if (owned := owner_of(name)) and owned[0].group == group
-            ]
-            stored = [(owner, read_offset(table.transaction_version, owner, tp)) for owner, tp in found]
+            found = [owned for name in table.transactions if (owned := owner_of(name)) and owned[0].group == group]
+            stored = [(owner, read_offset(table.transactions.get, owner, tp)) for owner, tp in found]
         return sorted(
             ((owner, each) for owner, each in stored if each is not None),
             key=lambda owned: (owned[0].cluster_id or "", owned[1].tp),
@@ -143,7 +141,7 @@ class TableStorage(OffsetStore):
         """Plans a batch that stores these ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
         with self.table.state() as table:
             before, id_, version = self._judged(table, advances), table.id, table.version
-            claims = {tp: table.transaction_version(claim_id(self.owner, tp)) for tp in before}
+            claims = {tp: table.transactions.get(claim_id(self.owner, tp)) for tp in before}
         moves: dict[TopicPartition, Move] = {}
         for each in advances:
             stored = before[each.tp]
@@ -197,9 +195,9 @@ class TableStorage(OffsetStore):
         self, moves: Mapping[TopicPartition, Move], claims: Mapping[TopicPartition, int | None], table: LogState
     ) -> None:
         for tp, (before, _) in moves.items():
-            refuse_moved(tp, read_offset(table.transaction_version, self.owner, tp), before)
+            refuse_moved(tp, read_offset(table.transactions.get, self.owner, tp), before)
         for tp, claim in claims.items():
-            if table.transaction_version(claim_id(self.owner, tp)) != claim:
+            if table.transactions.get(claim_id(self.owner, tp)) != claim:
                 raise StoredOffsetMoved(
                     f"another process is about to store dead letters of {tp[0]}-{tp[1]}; nothing was written"
                 )
@@ -209,7 +207,7 @@ class TableStorage(OffsetStore):
         return {each.tp: judged(each, stored.get(each.tp)) for each in advances}
 
     def _read(self, table: LogState, partitions: Collection[TopicPartition]) -> dict[TopicPartition, StoredOffset]:
-        found = {tp: read_offset(table.transaction_version, self.owner, tp) for tp in partitions}
+        found = {tp: read_offset(table.transactions.get, self.owner, tp) for tp in partitions}
         return {tp: stored for tp, stored in found.items() if stored is not None}
 
     @property

@@ -76,7 +76,7 @@ def _of_batch(name: str) -> tuple[str, str, str]:
 
 def unmoved(name: str, before: int) -> Callable[[LogState], None]:
     def check(table: LogState) -> None:
-        if (table.transaction_version(name) or 0) != before:
+        if table.transactions.get(name, 0) != before:
             raise RequeueTaken(
                 "another process has requeued these dead letters, or cancelled the requeue; nothing was written"
             )
@@ -170,7 +170,7 @@ class Requeues:
         if not self._dead.table.exists():
             return None
         with self._dead.table.state() as table:
-            if (table.transaction_version(self._asked) or 0) == self._settled:
+            if table.transactions.get(self._asked, 0) == self._settled:
                 return None
         state = self._finished_state()
         if state.requested > state.stored:
@@ -181,9 +181,9 @@ class Requeues:
     def _state(self) -> RequeueState:
         with self._lake.table.state() as table:
             of_lake = (table.id, table.version)
-            stored, kept, above = (table.transaction_version(name) or 0 for name in _of_batch(self._put_back))
+            stored, kept, above = (table.transactions.get(name, 0) for name in _of_batch(self._put_back))
         with self._dead.table.state() as table:
-            numbers = (table.transaction_version(name) or 0 for name in (self._asked, self._finished(of_lake[0])))
+            numbers = (table.transactions.get(name, 0) for name in (self._asked, self._finished(of_lake[0])))
             return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
 
     def _finished(self, table_id: str) -> str:
@@ -194,9 +194,9 @@ class Requeues:
         """Returns the highest number of this group's requests in the main table, in any cluster. It exceeds those in
         the dead-letter table only if that table was replaced."""
         with self._lake.table.state() as table:
-            names = [each for each in table.transaction_names() if each.startswith(PUT_BACK)]
-            numbers = [table.transaction_version(each) or 0 for each in names if each.split("/")[3:] == [self._group]]
-            return max(numbers, default=0)
+            numbers = {name: number for name, number in table.transactions.items() if name.startswith(PUT_BACK)}
+        of_group = (number for name, number in numbers.items() if name.split("/")[3:] == [self._group])
+        return max(of_group, default=0)
 
     def _finished_state(self) -> RequeueState:
         state = self._state()
@@ -302,7 +302,7 @@ class Requeues:
         with self._lake.table.state() as table:
             for row in found.to_pylist():
                 topic, partition = row["topic"], row["partition"]
-                stored = read_offset(table.transaction_version, self.owner, (topic, partition))
+                stored = read_offset(table.transactions.get, self.owner, (topic, partition))
                 if stored is None or row[READING] != reading(table_id, stored.version):
                     continue
                 if row["offset_max"] >= stored.next:

@@ -150,11 +150,11 @@ class DeadLetterTable(DeadLetterStore):
 
     def _step(self, selection: Selection, after: RowPlace | None, limit: int) -> Step[RowPlace]:
         if not self.storage.table.exists():
-            return Step((), None)
+            return (), None
         wanted = PAGE if needs_rows(selection) else limit
         with self.storage.table.latest() as table:
             rows = next_rows(table, self._condition(selection), after, wanted)
-        return Step(rows, rows[-1][0] if len(rows) == wanted else None)
+        return rows, rows[-1][0] if len(rows) == wanted else None
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
         """Finds a dead letter by its id, `TOPIC:PARTITION:OFFSET`; if several have this id, returns the newest."""

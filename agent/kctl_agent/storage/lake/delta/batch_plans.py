@@ -86,7 +86,7 @@ def sweep(table: LakeTable) -> None:
     if not plans:
         return
     with table.state() as newest:
-        read = newest.transaction_version
+        read = newest.transactions.get
         left = {file: plan for file, plan in plans.items() if plan is None or not plan.may_be_committed(read)}
     # A batch that may still be committed loses only its plan, because it may have begun to write by now.
     left |= {file: None for file in plans if file not in left and _is_given_up(table.folder, file)}

@@ -99,15 +99,15 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of a log from its newest checkpoint on. `versions` are the entries after the checkpoint, in order."""
+    """The files of a log from its newest checkpoint (-1: none) on. `versions` are the later entries, in order."""
 
-    checkpoint: int | None
+    checkpoint: int
     checkpoint_files: tuple[str, ...]
     versions: tuple[int, ...]
 
     @property
-    def newest_checkpoint(self) -> int:
-        return -1 if self.checkpoint is None else self.checkpoint
+    def newest(self) -> int:
+        return self.versions[-1] if self.versions else self.checkpoint
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
@@ -116,7 +116,7 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
-        if found.checkpoint is not None:
+        if found.checkpoint >= 0:
             return found
     return _log_files(names(), below)
 
@@ -142,10 +142,8 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
             if below is None or int(version) < below:
                 checkpoints.setdefault((int(version), int(parts), kind), []).append(name)
     whole = [which for which, files in checkpoints.items() if len(files) == which[1]]
-    newest = max(whole, default=None)
-    if newest is None:
-        return LogFiles(None, (), tuple(sorted(entries)))
-    files = tuple(f"{LOG}/{name}" for name in sorted(checkpoints[newest]))
+    newest = max(whole, default=(-1, 0, ""))
+    files = tuple(f"{LOG}/{name}" for name in sorted(checkpoints.get(newest, ())))
     return LogFiles(newest[0], files, tuple(sorted(each for each in entries if each > newest[0])))
 
 

@@ -74,7 +74,7 @@ class DeltaLogReader:
                 raise self._overwritten(version)
         if (pointer := found.get(LAST_CHECKPOINT)) != self._pointer:
             log = log_files(self._table)
-            if log.newest_checkpoint > before:
+            if log.checkpoint > before:
                 return False
             self._sync([LAST_CHECKPOINT, *log.checkpoint_files])
             self._pointer = pointer
@@ -88,7 +88,7 @@ class DeltaLogReader:
         state = LogState.read(self._table)
         if pointer != self._stamp(LAST_CHECKPOINT):
             raise CheckpointMoved("checkpoints of its log are written faster than it can be read")
-        entries = map(entry_name, {state.log.newest_checkpoint, *state.unsynced} - {-1})
+        entries = map(entry_name, {state.log.checkpoint, *state.unsynced} - {-1})
         self._sync([LAST_CHECKPOINT, *state.log.checkpoint_files, *entries])
         self._table.subfolder(LOG).sync_name()
         self._table.sync_name()
@@ -128,8 +128,8 @@ class DeltaLogReader:
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
         """Whether an entry that we have written is certainly not part of the log, because it lies below an older
         checkpoint or above a gap. A newer checkpoint may include it."""
-        if log.newest_checkpoint < version:
-            return log.newest_checkpoint < version - 1 and version - 1 not in log.versions
+        if log.checkpoint < version:
+            return log.checkpoint < version - 1 and version - 1 not in log.versions
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])
         return entry is not None and checkpoint is not None and checkpoint.modified < entry.modified
 

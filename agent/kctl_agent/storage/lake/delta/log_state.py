@@ -51,7 +51,7 @@ class LogState:
         self.partition_columns: list[str] = []
         self.configuration: dict[str, str] = {}
         self.fields: list[dict[str, Any]] = []
-        self._transactions: dict[str, int] = {}
+        self.transactions: dict[str, int] = {}
         self.entries: dict[int, LogEntry] = {}
         self.unsynced: list[int] = []
         """Versions of other writers, who do not sync."""
@@ -63,7 +63,7 @@ class LogState:
         try:
             state._replay(table)
         except CheckpointDamaged as damaged:
-            checkpoint = state.log.newest_checkpoint
+            checkpoint = state.log.checkpoint
             with suppress(NoTable, EntryMissing):
                 state = cls.read(table, checkpoint)
             if state.version < checkpoint:  # the entries it replaced no longer exist
@@ -73,13 +73,13 @@ class LogState:
 
     def _replay(self, table: Folder) -> None:
         log = self.log
-        if not log.versions and log.checkpoint is None:
+        if log.newest < 0:
             raise NoTable
         for name in log.checkpoint_files:
             self._read_checkpoint(table, name)
-        self.version = log.newest_checkpoint
+        self.version = log.checkpoint
         self.advance(table)
-        if log.versions and self.version < log.versions[-1]:
+        if self.version < log.newest:
             raise EntryMissing(self.version + 1)
         if not self.protocol or not self.metadata:
             raise LogUnreadable("its log has no protocol, or no schema")
@@ -115,7 +115,7 @@ class LogState:
 
     def _take(self, kind: str, action: dict[str, Any]) -> None:
         if kind == "txn":
-            self._transactions[str(action["appId"])] = int(action["version"])
+            self.transactions[str(action["appId"])] = int(action["version"])
         elif kind == "protocol":
             self.protocol = {name: int(action[name]) for name in ("minReaderVersion", "minWriterVersion")}
             self.features = {*_texts(action.get("readerFeatures")), *_texts(action.get("writerFeatures"))}
@@ -132,12 +132,6 @@ class LogState:
     def partition_days(self) -> list[str]:
         days = [field["name"] for field in self.fields if field["type"] == "date"]
         return [name for name in days if name in self.partition_columns]
-
-    def transaction_version(self, name: str) -> int | None:
-        return self._transactions.get(name)
-
-    def transaction_names(self) -> list[str]:
-        return list(self._transactions)
 
 
 def _texts(found: Any) -> list[str]:

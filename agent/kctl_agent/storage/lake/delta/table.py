@@ -63,7 +63,7 @@ class CompactionBasis:
 
     @classmethod
     def of(cls, table: Folder, state: LogState) -> CompactionBasis:
-        number = state.transaction_version(COMPACTIONS)
+        number = state.transactions.get(COMPACTIONS)
         return cls(state.version, committed_at(table, state.version), state.metadata, number)
 
     @property
@@ -81,7 +81,7 @@ class CompactionBasis:
             raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
         if committed_at(table, self.version) != self.committed_at:
             raise Overtaken(f"the table {table} went back: nothing was compacted")
-        if state.transaction_version(COMPACTIONS) != self.number:
+        if state.transactions.get(COMPACTIONS) != self.number:
             raise Overtaken(f"another process has compacted the table {table}: the rest was not compacted")
         for version in range(self.version + 1, state.version + 1):
             # Writers escape paths differently.
@@ -250,8 +250,7 @@ class LakeTable:
         with self.errors():
             if self._log.is_there():
                 return True
-            log = log_files(self.folder)
-            return bool(log.versions) or log.checkpoint is not None
+            return log_files(self.folder).newest >= 0
 
     def _create(self, fields: Sequence[Mapping[str, Any]], partition_by: Sequence[str]) -> None:
         text = json.dumps(nullable({"type": "struct", "fields": fields}))

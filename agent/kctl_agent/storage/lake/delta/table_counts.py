@@ -44,9 +44,9 @@ def count(table: Folder, target_file_bytes: int) -> TableCounts:
 
 def _count(table: Folder, target_file_bytes: int) -> TableCounts:
     log = log_files(table)
-    if not log.versions and log.checkpoint is None:
+    if log.newest < 0:
         raise NoTable
-    version = -1 if log.checkpoint is None else log.checkpoint
+    version = log.checkpoint
     since: dict[str, tuple[int, int | None] | None] = {}
     with suppress(FileNotFoundError):  # one by one: a listing may omit an entry that is being written
         while True:
@@ -54,7 +54,7 @@ def _count(table: Folder, target_file_bytes: int) -> TableCounts:
             for added, action in sorted(_entry(table, version + 1), key=lambda each: each[0]):
                 since[unquote(action["path"])] = (action["size"], action["rows"]) if added else None
             version += 1
-    if log.versions and version < log.versions[-1]:
+    if version < log.newest:
         raise EntryMissing(version + 1)
     total = _Total(target_file_bytes)
     for checkpoint in log.checkpoint_files:

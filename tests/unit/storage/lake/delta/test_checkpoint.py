@@ -103,8 +103,8 @@ def test_a_version_that_has_a_checkpoint_keeps_it(path: Path, monkeypatch: pytes
 
     checkpoint.main(str(path), None)
     with monkeypatch.context() as patched:
-        patched.setattr(checkpoint, "log_files", lambda _: LogFiles(None, (), ()))
-        patched.setattr(LogState, "read", lambda _: SimpleNamespace(log=LogFiles(None, (), (0, 1, 2))))
+        patched.setattr(checkpoint, "log_files", lambda _: LogFiles(-1, (), ()))
+        patched.setattr(LogState, "read", lambda _: SimpleNamespace(log=LogFiles(-1, (), (0, 1, 2))))
         checkpoint.main(str(path), None)
 
     assert first.lstat() == before

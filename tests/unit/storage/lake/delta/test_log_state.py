@@ -46,9 +46,9 @@ def test_what_delta_rs_reads_of_a_log_is_read(storage: LakeStorage, path: Path, 
     assert ours.fields == json.loads(theirs.schema().to_json())["fields"]
     assert ours.protocol["minWriterVersion"] == theirs.protocol().min_writer_version
     assert ours.features == {*(theirs.protocol().writer_features or ())}
-    assert len(ours.transaction_names()) == 4
-    for name in (*ours.transaction_names(), "none"):
-        assert ours.transaction_version(name) == theirs.transaction_version(name)
+    assert len(ours.transactions) == 4
+    for name in (*ours.transactions, "none"):
+        assert ours.transactions.get(name) == theirs.transaction_version(name)
 
 
 def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeStorage, path: Path) -> None:
@@ -61,14 +61,14 @@ def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeSt
     parts = [log / f"{version:020}.checkpoint.{number:010}.{2:010}.parquet" for number in (1, 2)]
     pq.write_table(rows.slice(0, 2), parts[0])
 
-    assert log_files(LocalFolder(path)).checkpoint is None
+    assert log_files(LocalFolder(path)).checkpoint == -1
     assert LogState.read(LocalFolder(path)).version == version
 
     pq.write_table(rows.slice(2), parts[1])
     for entry in log.glob("*.json"):
         entry.unlink()
     assert log_files(LocalFolder(path)).checkpoint_files == tuple(f"_delta_log/{part.name}" for part in parts)
-    assert LogState.read(LocalFolder(path)).transaction_version("kctl/cluster-1/payments%2Feu/t/0") == 10
+    assert LogState.read(LocalFolder(path)).transactions["kctl/cluster-1/payments%2Feu/t/0"] == 10
     assert storage.count().rows == 10
 
 
@@ -236,7 +236,7 @@ def test_an_interval_of_checkpoints_of_5000_digits_is_none(table: LakeTable) -> 
     table.commit("x", lambda _: None, {"a": 1})
 
     with table.state() as state:
-        assert state.transaction_version("a") == 1
+        assert state.transactions == {"a": 1}
 
 
 NEWEST = 3000
