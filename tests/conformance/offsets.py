@@ -189,9 +189,7 @@ class StoredOffsets(Generic[S]):
         ],
         ids=["with holes", "without messages", "of a topic without an id", "near two to the 53rd"],
     )
-    def test_a_range_is_stored_up_to_its_end(
-        self, storage: S, start: int, end: int, at: list[int], topic_id: str | None
-    ) -> None:
+    def test_ranges_are_stored(self, storage: S, start: int, end: int, at: list[int], topic_id: str | None) -> None:
         storage.init_offsets([StoredOffset("t", 0, topic_id, start)])
 
         self.put(storage, chunk(start, end, at, topic_id))

@@ -137,9 +137,7 @@ def test_a_living_owner_is_respected_without_listening(short_dir: Path, bind: Ca
             bind()
 
 
-def test_what_a_dead_owner_left_is_replaced(
-    short_dir: Path, bind: Callable[..., BoundSocket], ended_process: ProcessIdentity
-) -> None:
+def test_dead_owners_yield(short_dir: Path, bind: Callable[..., BoundSocket], ended_process: ProcessIdentity) -> None:
     ours = process_identity()
     of_an_ended_one, of_a_pid_given_to_another = (
         f"{owner.pid} {ticks}"

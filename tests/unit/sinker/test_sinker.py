@@ -103,9 +103,7 @@ def test_a_sinker_that_dies_leaves_no_dead_letter(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("is_stopped", [False, True], ids=["until there is room", "until a stop"])
-def test_a_full_scratch_disk_is_waited_for_and_counts_no_try(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stopped: bool
-) -> None:
+def test_a_full_disk_counts_no_try(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_stopped: bool) -> None:
     own = Bench(tmp_path, lambda messages: [len(messages) == 1] * len(messages), stop_after=4)
     fill(own.storage, 3)
     monkeypatch.setattr(stats, "GRACE_SECONDS", 0.1)

@@ -67,9 +67,7 @@ CASES: dict[str, tuple[int | None, int | None, int, bool]] = {
 
 
 @pytest.mark.parametrize(("stored", "diverged", "epoch", "ends"), CASES.values(), ids=CASES.keys())
-def test_a_query_ends_where_storage_or_log_are_no_longer_what_it_has_read(
-    tmp_path: Path, stored: int | None, diverged: int | None, epoch: int, ends: bool
-) -> None:
+def test_a_query_notices_loss(tmp_path: Path, stored: int | None, diverged: int | None, epoch: int, ends: bool) -> None:
     checks = Checks(tmp_path, stored)
     checks.diverged = {} if diverged is None else {TP: diverged}
 

@@ -26,7 +26,7 @@ from kctl_agent.worker.lifecycle import query_groups
 from kctl_agent.worker.lifecycle.query_groups import SUSPECT_AFTER, Group
 from kctl_agent.worker.main_thread import main_loop
 from kctl_agent.worker.main_thread.main_loop import Committer, MainLoop
-from kctl_agent.worker.offsets.brokers import Bounds, Topics
+from kctl_agent.worker.offsets.brokers import Bounds
 from kctl_agent.worker.offsets.commit_metadata import LogSeen
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.batch_failure import BatchFailure
@@ -60,14 +60,8 @@ UNKNOWN_MEMBER, FENCED = 25, 82
 class PlayedBrokers(Answers):
     """Their logs end at 100."""
 
-    def topics(self) -> Topics:
-        return Topics((), {}, {})
-
     def bounds(self, _: object) -> Bounds:
         return Bounds()
-
-    def brokers(self) -> tuple[()]:
-        return ()
 
     def found(self, partitions: Any, known: Any = None) -> Any:
         found, unanswered = super().found(partitions, known or {})
@@ -75,9 +69,6 @@ class PlayedBrokers(Answers):
 
     def divergences_of_each(self, *_: object) -> tuple[dict[Any, int], dict[Any, str]]:
         return {}, {}
-
-    def describe(self, error: Exception, what: str) -> str:
-        return f"{what}: {error}"
 
 
 class PlayedPipeline(Pipeline):
@@ -217,10 +208,8 @@ def test_a_storage_outage_is_no_records_fault(worker: Turning, monkeypatch: pyte
     worker.until(lambda: worker.outage() is None)
 
 
-def test_a_worker_that_is_throttled_or_paused_requeues_dead_letters_of_a_table_too(
-    turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Too many dead letters throttle the worker."""
+def test_idle_workers_requeue(turning: Callable[..., Turning], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that is paused, or throttled by too many dead letters, requeues those of a table too."""
     lake = opened(tmp_path / "orders")
     worker = turning(lake)
     worker.until_it_reads()

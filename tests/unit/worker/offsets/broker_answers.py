@@ -6,6 +6,7 @@ from typing import Any
 from kafka import TopicPartition
 
 from kctl_agent.storage.file import FileStorage
+from kctl_agent.worker.offsets.brokers import Topics
 from kctl_agent.worker.offsets.commit_metadata import CommitNote
 from kctl_agent.worker.offsets.positions import Found
 from kctl_agent.worker.offsets.start_offsets import StartOffsets
@@ -23,6 +24,19 @@ class Answers:
     partitions: tuple[TopicPartition, ...] = (T0, T1)
     meanwhile: Callable[[], None] = lambda: None
     log_start: int = 0
+    error: Exception | None = None
+    """What a question about topics raises."""
+
+    def topics(self) -> Topics:
+        if self.error is not None:
+            raise self.error
+        return Topics((), {}, {})
+
+    def brokers(self) -> tuple[()]:
+        return ()
+
+    def describe(self, error: Exception, what: str) -> str:
+        return f"{what}: {error}"
 
     def cluster_id(self) -> str:
         return "K"

@@ -94,9 +94,7 @@ CASES = [
 
 @pytest.mark.shows("reading starts where no message is lost or hidden")
 @pytest.mark.parametrize(("why", "at", "known", "offset", "kinds"), CASES, ids=[case[0] for case in CASES])
-def test_reading_begins_where_nothing_is_lost_or_hidden(
-    why: str, at: Found, known: StoredOffset | None, offset: int, kinds: list[str]
-) -> None:
+def test_reading_loses_nothing(why: str, at: Found, known: StoredOffset | None, offset: int, kinds: list[str]) -> None:
     start = decide(at, known, 7, OURS)
 
     assert start.offset == offset

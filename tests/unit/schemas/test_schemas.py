@@ -1,15 +1,21 @@
-"""Which Avro schemas kctl rejects, because a message could crash the process or cost far more than its bytes."""
+"""Schemas, values and answers of a registry that could crash the process, or cost far more than their bytes, and values
+that cannot be shown as JSON."""
 
 import io
 import json
+import sys
+from collections.abc import Sequence
 from typing import Any
 
 import fastavro
 import pytest
 
-from kctl_agent.errors import Undecodable
+from kctl_agent.errors import RegistryUnusable, Undecodable
 from kctl_agent.schemas.avro import decode, self_contained
+from kctl_agent.schemas.decoding import Decoder
+from kctl_agent.schemas.formats import Formats, RegistrySettings
 from kctl_agent.schemas.plain import MOST_LEVELS
+from kctl_agent.schemas.registry import MOST_REFERENCES, Registry
 
 NULL = {"type": "array", "items": "null"}
 NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
@@ -102,3 +108,70 @@ def test_a_decimal_of_many_bytes_is_rejected_at_once(kind: dict[str, Any]) -> No
 
     with pytest.raises(Undecodable, match="BadRecord: ValueError: a decimal of 100000 bytes"):
         decode(schema, length + b"\x7f" * 100_000)
+
+
+DECODER = Decoder(Formats(key="json", value="json"))
+
+
+def nested(levels: int) -> bytes:
+    return b"[" * levels + b"]" * levels
+
+
+@pytest.mark.parametrize(
+    "data",
+    [nested(MOST_LEVELS + 1), nested(sys.getrecursionlimit() - 100), b"[" * 100_000, b'["\\ud800"]', b'{"\\ud800": 1}'],
+)
+def test_a_value_that_cannot_be_shown_has_its_reason(data: bytes) -> None:
+    document = DECODER.document("value", data, ())
+
+    assert list(document) == ["value_error"]
+    assert document["value_error"].startswith("BadRecord: ")
+
+
+@pytest.mark.parametrize(
+    ("data", "shown"),
+    [(nested(MOST_LEVELS), json.loads(nested(MOST_LEVELS))), (b'{"k\\u00e4se": [NaN, 1]}', {"käse": ["nan", 1]})],
+)
+def test_other_values_are_shown(data: bytes, shown: Any) -> None:
+    assert DECODER.document("value", data, ()) == {"value_decoded": shown}
+
+
+def test_json_without_end_is_a_bad_record_for_a_handler() -> None:
+    with pytest.raises(Undecodable, match="BadRecord: not JSON"):
+        DECODER.value(b"[" * 100_000, ())
+
+
+class Answering(Registry):
+    """The subject `s` has versions: each is a record, and refers `twice` to the version below."""
+
+    def __init__(self, twice: Sequence[str] = ("s", "s"), body: bytes | None = None) -> None:
+        super().__init__(RegistrySettings("http://registry"))
+        self._twice, self._body = twice, body
+
+    def _answer(self, path: str) -> tuple[int, bytes]:
+        if self._body is not None:
+            return 200, self._body
+        version = int(path.rpartition("/")[2])
+        below = [{"subject": each, "version": version - 1} for each in self._twice if version > 1]
+        fields = [{"name": "f", "type": f"R{version - 1}" if version > 1 else "int"}]
+        schema = json.dumps({"type": "record", "name": f"R{version}", "fields": fields})
+        return 200, json.dumps({"schema": schema, "references": below}).encode()
+
+
+def prefix(number: int) -> bytes:
+    return b"\0" + number.to_bytes(4)
+
+
+@pytest.mark.timeout(20)
+def test_a_schema_that_is_referenced_twice_is_used_once() -> None:
+    assert Answering().by_prefix(prefix(64)).name == "R64"
+
+
+def test_a_schema_with_too_many_references_is_rejected() -> None:
+    with pytest.raises(Undecodable, match=rf"UnsupportedSchema: .* more than {MOST_REFERENCES} references"):
+        Answering().by_prefix(prefix(5000))
+
+
+def test_an_answer_that_nests_too_deeply_is_an_outage() -> None:
+    with pytest.raises(RegistryUnusable, match="something other than a schema"):
+        Answering(body=b"[" * 100_000).by_prefix(prefix(1))
