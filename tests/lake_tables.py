@@ -20,7 +20,6 @@ from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.selection import Selection
-from kctl_agent.storage.sync import sync_file
 from tests.conformance.given import TOPIC_ID
 from tests.table_conformance import DEAD_LETTER_SCHEMA, GROUP, dead_rows, write
 
@@ -103,14 +102,6 @@ def before_the_write(monkeypatch: pytest.MonkeyPatch, change: Callable[[], objec
         return write_entry(*args)
 
     monkeypatch.setattr(table, "write_entry", overtaken)
-
-
-def noting(synced: list[Path]) -> Callable[[Path], None]:
-    def noted(file: Path) -> None:
-        sync_file(file)
-        synced.append(file)
-
-    return noted
 
 
 def written(

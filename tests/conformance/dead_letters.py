@@ -24,7 +24,6 @@ from tests.conformance.given import (
     offsets,
     put,
     settle_dead,
-    stored,
     total,
 )
 
@@ -205,5 +204,5 @@ class DeadLetters(Dead[Storage]):
         assert (block.body, block.first, block.last, block.count) == (broken, 3, 5, 3)
         assert total(storage) == (0, 0, 0, 3)
         assert storage.requeue_dead() == 0
-        assert stored(storage) == []
+        assert list(storage.blocks()) == []
         assert storage.remove_dead() == 1

@@ -14,7 +14,6 @@ from kctl_agent.rpc.wire import (
     Decoder,
     JsonObject,
     encode,
-    frame_of,
     json_text,
     quote,
 )
@@ -132,6 +131,6 @@ def test_a_message_that_no_peer_could_read_is_not_sent() -> None:
 @settings(max_examples=20)
 def test_our_encoder_writes_what_the_standard_one_does(message: JsonObject, text: str) -> None:
     assert json_text(message) == json.dumps(message, separators=(",", ":"))
-    assert encode(message) == frame_of(json_text(message))
+    assert encode(message) == framed(json_text(message).encode())
     assert json.loads(quote(text)) == text
     assert quote(text).isascii()

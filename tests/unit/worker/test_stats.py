@@ -16,7 +16,6 @@ from kctl_agent.rpc.operations import Inbox
 from kctl_agent.rpc.server import AgentServer
 from kctl_agent.rpc.snapshot import Snapshot
 from kctl_agent.storage.chunk import Advance, StoredOffset
-from kctl_agent.storage.file import FileStorage
 from kctl_agent.worker import stats as module
 from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.run import Batch
@@ -100,9 +99,8 @@ def test_ends_include_what_was_read_and_times_add_up(server: AgentServer, asked_
     assert stats._snapshot().worker.batch_seconds_total == 0.75
 
 
-def test_partitions_have_counts_and_ages(server: AgentServer, short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    storage = FileStorage(short_dir / "s.sqlite", block_messages=10)
-    storage.prepare()
+def test_partitions_have_counts_and_ages(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    storage = ScratchStorage(block_messages=10)
     stats = WorkerStats("worker-0", server, storage, Inbox())
     stats.sources = sources(BrokerView(), 5, 5)
     now = time.time()
@@ -153,9 +151,8 @@ def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, mo
 
 
 @pytest.fixture
-def dying(server: AgentServer, short_dir: Path) -> tuple[WorkerStats, FileStorage]:
-    storage = FileStorage(short_dir / "s.sqlite")
-    storage.prepare()
+def dying(server: AgentServer) -> tuple[WorkerStats, ScratchStorage]:
+    storage = ScratchStorage()
     fill(storage, 3)
     for claim in storage.claim("sinker-0", 10, 60.0):
         settle_dead(storage, claim)
@@ -168,7 +165,7 @@ def counted(stats: WorkerStats) -> StorageReply:
     return stats._stored
 
 
-def test_recent_letters_get_older(dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recent_letters_get_older(dying: tuple[WorkerStats, ScratchStorage], monkeypatch: pytest.MonkeyPatch) -> None:
     stats, storage = dying
     assert counted(stats).recent_dead is None, "the count comes first"
     recent = counted(stats).recent_dead
@@ -188,7 +185,7 @@ def test_recent_letters_get_older(dying: tuple[WorkerStats, FileStorage], monkey
 
 
 @pytest.mark.shows("a storage whose recent dead letters cannot be read in time is counted all the same")
-def test_unread_letters_still_count(dying: tuple[WorkerStats, FileStorage], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unread_letters_still_count(dying: tuple[WorkerStats, ScratchStorage], monkeypatch: pytest.MonkeyPatch) -> None:
     stats, storage = dying
     known: list[int | None] = []
 
@@ -204,7 +201,7 @@ def test_unread_letters_still_count(dying: tuple[WorkerStats, FileStorage], monk
     assert known == [3], "counted before, and not read again soon"
 
 
-def test_of_many_reasons_only_the_newest_are_read(dying: tuple[WorkerStats, FileStorage]) -> None:
+def test_of_many_reasons_only_the_newest_are_read(dying: tuple[WorkerStats, ScratchStorage]) -> None:
     _, storage = dying
     read: list[int] = []
     real = storage._read_dead

@@ -4,9 +4,11 @@ from typing import Any
 import pytest
 from obstore.store import MemoryStore
 
+from kctl_agent.storage.lake.folder import local
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.object_store import ObjectStore
+from kctl_agent.storage.sync import sync_file
 from tests.lake_tables import begun, opened
 
 
@@ -20,6 +22,19 @@ def folder() -> S3Folder:
     """A folder of an object store in memory."""
     store: Any = MemoryStore()
     return S3Folder(ObjectStore("lake", "http://127.0.0.1:1", "us-east-1"), "orders", store)
+
+
+@pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """The files and folders that this test has synced."""
+    found: list[Path] = []
+
+    def noted(file: Path) -> None:
+        sync_file(file)
+        found.append(file)
+
+    monkeypatch.setattr(local, "sync_file", noted)
+    return found
 
 
 @pytest.fixture

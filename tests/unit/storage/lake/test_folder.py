@@ -7,12 +7,12 @@ import pytest
 
 from kctl_agent.storage.base import StorageMisconfigured, TableRefused
 from kctl_agent.storage.lake.delta.table import LakeTable
-from kctl_agent.storage.lake.folder import LocalFolder, local
+from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.object_store import StoreKeys
 from tests.conftest import raising
-from tests.lake_tables import noting, opened
+from tests.lake_tables import opened
 
 
 def test_a_file_is_ours_if_the_server_linked_it_silently(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,10 +73,7 @@ def test_a_folder_that_is_just_tried_or_read_only_is_not_rejected(path: Path, mo
     LakeStorage(LocalFolder(path)).prepare()
 
 
-def test_a_table_that_was_just_made_outlasts_a_power_cut(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    monkeypatch.setattr(local, "sync_file", noting(synced))
-
+def test_a_table_that_was_just_made_outlasts_a_power_cut(path: Path, synced: list[Path]) -> None:
     opened(path)
 
     log = path / "_delta_log"

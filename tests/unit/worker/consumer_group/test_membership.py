@@ -18,18 +18,8 @@ from kctl_agent.worker.consumer_group.commits import Commits
 from kctl_agent.worker.consumer_group.membership import MemberLost, partition_names
 from tests.conftest import eventually
 from tests.servers.scripted_broker import Answers, Script, Stalls
-from tests.unit.worker.consumer_group.coordinator import (
-    EVERYTHING,
-    ORDERS_0,
-    ORDERS_1,
-    PAYMENTS_0,
-    committed,
-    group_script,
-    joining,
-    poll_until,
-    rejected,
-    scripted_group,
-)
+from tests.unit.worker.coordinator import committed, group_script, joining, poll_until, rejected, scripted_group
+from tests.unit.worker.offsets.broker_answers import EVERYTHING, ORDERS_0, ORDERS_1, PAYMENTS_0
 
 OFFSETS = {ORDERS_0: 10, ORDERS_1: 20, PAYMENTS_0: 30}
 ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 22, 25, 27

@@ -36,12 +36,7 @@ from kctl_agent.worker.query.run import Run
 from kctl_agent.worker.stats import WorkerStats
 from tests.lake_tables import TOPIC_ID, opened
 from tests.servers.scripted_broker import ScriptedBroker
-from tests.unit.worker.consumer_group.coordinator import (
-    EVERYTHING,
-    ORDERS_0,
-    ORDERS_1,
-    PAYMENTS_0,
-    TOPICS,
+from tests.unit.worker.coordinator import (
     committed,
     group_script,
     has_settled,
@@ -50,7 +45,7 @@ from tests.unit.worker.consumer_group.coordinator import (
     scripted_group,
 )
 from tests.unit.worker.main_thread.played_stats import PlayedStats
-from tests.unit.worker.offsets.broker_answers import Answers
+from tests.unit.worker.offsets.broker_answers import EVERYTHING, ORDERS_0, ORDERS_1, PAYMENTS_0, TOPICS, Answers
 from tests.unit.worker.query.frames import Query
 from tests.worker_settings import settings
 

@@ -19,16 +19,8 @@ from kctl_agent.worker.offsets.commit_metadata import CommitNote, StorageId
 from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.kafka_source import KafkaSource
 from tests.conftest import raising
-from tests.unit.worker.consumer_group.coordinator import (
-    EVERYTHING,
-    ORDERS_0,
-    ORDERS_1,
-    PAYMENTS_0,
-    committed,
-    rejected,
-    scripted_group,
-)
-from tests.unit.worker.offsets.broker_answers import Answers, start_offsets
+from tests.unit.worker.coordinator import committed, rejected, scripted_group
+from tests.unit.worker.offsets.broker_answers import EVERYTHING, ORDERS_0, ORDERS_1, PAYMENTS_0, Answers, start_offsets
 
 ORDERS = frozenset({ORDERS_0, ORDERS_1})
 UNKNOWN_MEMBER = 25

@@ -13,6 +13,9 @@ from kctl_agent.worker.offsets.start_offsets import StartOffsets
 from kctl_agent.worker.settings import KafkaSettings, PipelineSettings, WorkerSettings
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
+TOPICS = {"orders": 2, "payments": 1}
+ORDERS_0, ORDERS_1, PAYMENTS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("payments", 0)
+EVERYTHING = frozenset({ORDERS_0, ORDERS_1, PAYMENTS_0})
 
 
 @dataclass

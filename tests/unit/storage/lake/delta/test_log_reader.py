@@ -19,10 +19,10 @@ from kctl_agent.storage.lake.delta import checkpoint, log_state, table
 from kctl_agent.storage.lake.delta import table_counts as counts
 from kctl_agent.storage.lake.delta.log import LogFiles, log_files, write_entry
 from kctl_agent.storage.lake.delta.log_reader import DeltaLogReader
-from kctl_agent.storage.lake.folder import Folder, local
+from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.maintenance.vacuum import unused
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import TOPIC_ID, TP, at, before_the_write, begun, noting, offsets, opened
+from tests.lake_tables import TOPIC_ID, TP, at, before_the_write, begun, offsets, opened
 from tests.table_conformance import compact
 
 OTHER = Binding("other", "cluster-1")
@@ -149,11 +149,9 @@ def test_a_process_that_wakes_up_in_a_table_that_went_back_leaves_no_entry_above
     assert offsets(path) == list(range(100, 110))
 
 
-def test_known_checkpoints_are_synced(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_known_checkpoints_are_synced(storage: LakeStorage, path: Path, synced: list[Path]) -> None:
     DeltaTable(path).create_checkpoint()
     version, log = DeltaTable(path).version(), path / "_delta_log"
-    synced: list[Path] = []
-    monkeypatch.setattr(local, "sync_file", noting(synced))
 
     begun(storage, 100, 110).commit()
     assert {log / f"{version:020}.checkpoint.parquet", log / "_last_checkpoint"} <= set(synced)
@@ -163,12 +161,11 @@ def test_known_checkpoints_are_synced(storage: LakeStorage, path: Path, monkeypa
     assert log / "_last_checkpoint" not in synced, "once is enough"
 
 
-def test_other_writers_entries_are_synced(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_writers_entries_are_synced(storage: LakeStorage, path: Path, synced: list[Path]) -> None:
     begun(opened(path), 100, 110).commit()
     DeltaTable(path).alter.set_table_properties({"delta.checkpointInterval": "50"})
     version, log = DeltaTable(path).version(), path / "_delta_log"
-    synced: list[Path] = []
-    monkeypatch.setattr(local, "sync_file", noting(synced))
+    synced.clear()
 
     storage.stored_offsets([TP])
     assert synced == [log / f"{version:020}.json", log]

@@ -18,7 +18,6 @@ from kctl_agent.storage.chunk import Advance, StoredOffset
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 from kctl_agent.storage.lake.delta.log import entry_name
 from kctl_agent.storage.lake.delta.table import LakeTable
-from kctl_agent.storage.lake.folder import local
 from kctl_agent.storage.lake.maintenance import compaction
 from kctl_agent.storage.lake.maintenance.compaction import Compaction, merge_files
 from kctl_agent.storage.lake.maintenance.vacuum import remove, unused
@@ -26,7 +25,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.table_maintenance import LEAST_FILES
 from tests.conformance.given import TOPIC_ID
 from tests.conftest import raising
-from tests.lake_tables import FIELDS, TP, at, before_the_write, begun, filled, noting, offsets, opened, reported, schema
+from tests.lake_tables import FIELDS, TP, at, before_the_write, begun, filled, offsets, opened, reported, schema
 from tests.table_conformance import compact
 
 MIB = 1 << 20
@@ -123,11 +122,10 @@ def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeyp
     assert offsets(path) == list(range(50))
 
 
-def test_compactions_sync_before_they_commit(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[Path] = []
-    before: list[set[Path]] = []
-    versions: list[int] = []
-    monkeypatch.setattr(local, "sync_file", noting(synced))
+def test_compactions_sync_before_they_commit(
+    storage: LakeStorage, path: Path, synced: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, versions = list[set[Path]](), list[int]()
     before_the_write(monkeypatch, lambda: before.append(set(synced)))
 
     done = compact(storage.table, 128 * MIB, versions.append)

@@ -3,16 +3,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-from kafka import TopicPartition
-
 from kctl_agent.worker.consumer_group.membership import Membership
 from kctl_agent.worker.settings import KafkaSettings
 from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
 from tests.unit.kctl_kafka.scripts import by_topic, fetched, listed_offsets
-
-TOPICS = {"orders": 2, "payments": 1}
-ORDERS_0, ORDERS_1, PAYMENTS_0 = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("payments", 0)
-EVERYTHING = frozenset({ORDERS_0, ORDERS_1, PAYMENTS_0})
+from tests.unit.worker.offsets.broker_answers import EVERYTHING, TOPICS
 
 
 def committed(codes: Mapping[str, int] = {}) -> Answers:
