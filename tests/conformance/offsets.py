@@ -162,9 +162,7 @@ class StoredOffsets(Generic[S]):
         seen = storage.stored_offsets([("t", 0), ("t", 1)])
         self.put(storage, chunk(0, 10))
 
-        with pytest.raises(
-            StoredOffsetMoved, match=r"t-0 has moved from offset 0 \(version 1\) to offset 10 \(version 1\)"
-        ):
+        with pytest.raises(StoredOffsetMoved, match=r"t-0 has moved from offset 0 \(version 1\) to offset 10 \("):
             storage.init_offsets([StoredOffset("t", 1, TOPIC_ID, 5), StoredOffset("t", 0, TOPIC_ID, 5)], seen)
         with pytest.raises(StoredOffsetMoved, match="from none to offset 10"):
             storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 5)])

@@ -47,18 +47,20 @@ def test_end_offsets_are_read_as_object_and_as_text(reported: object, offsets: d
 
 def test_a_progress_makes_positions_and_stats_and_the_same_one_twice_counts_once() -> None:
     queries = Queries("report")
-    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 10}}))
-    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 10}}))
-    queries.polled("q1", RUNS, progress(1, {"orders": {"0": 20}}))
+    for batch_id, end in ((0, 10), (0, 10), (1, 20)):
+        queries.polled("q1", RUNS, progress(batch_id, {"orders": {"0": end, "1": 0}}))
     queries.ends({("orders", 0): 0}, {("orders", 0): 25}, at=1.0)
 
     snapshot = queries.snapshot(2.0)
 
-    [row] = snapshot.partitions
+    [row, _] = snapshot.partitions
     assert (row.position, row.committed, row.end, row.lag) == (20, 20, 25, 5)
     work = snapshot.worker
     assert (work.batch_id, work.batches_total, work.rows_total, work.last_batch_seconds) == (1, 2, 20, 0.25)
     assert (work.kind, work.state) == ("attached", "running")
+    queries.polled("q1", RUNS, progress(4, {"orders": {"0": 40, "1": 40}}))
+    work = queries.snapshot(2.0).worker
+    assert (work.batches_total, work.rows_total, work.last_batch_rows) == (5, 20 + 60, 10), "by their offsets"
 
 
 def test_a_source_that_is_not_kafka_reports_no_partitions() -> None:
@@ -81,26 +83,6 @@ def test_a_partition_that_two_queries_read_is_as_far_as_the_slower_one() -> None
     assert queries.leave_out({"q3"}) == set()
     queries.keep({"q1"})
     assert queries.positions() == {("orders", 0): 30}
-
-
-def test_the_first_line_of_an_error_that_ended_a_query_is_kept_until_a_batch_is_finished() -> None:
-    queries = Queries("report")
-    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 1}}))
-    queries.keep(set())
-    queries.ended("there is no such column\n\tat org.apache.spark…")
-
-    assert queries.snapshot(1.0).worker.last_error == "there is no such column"
-    queries.polled("q2", RUNS, progress(0, {"orders": {"0": 2}}))
-    assert queries.snapshot(1.0).worker.last_error is None
-
-
-def test_batches_that_end_between_two_polls_are_counted_by_their_offsets() -> None:
-    queries = Queries("report")
-    queries.polled("q1", RUNS, progress(0, {"orders": {"0": 10, "1": 0}}))
-    queries.polled("q1", RUNS, progress(3, {"orders": {"0": 30, "1": 40}}))
-
-    work = queries.snapshot(1.0).worker
-    assert (work.batches_total, work.rows_total, work.last_batch_rows) == (4, 10 + 60, 10)
 
 
 def test_a_query_is_starting_until_its_sources_are_there() -> None:
@@ -224,15 +206,18 @@ def test_the_progress_of_spark_connect_is_read_as_a_dict_and_as_the_class_of_spa
     assert (work.batch_id, work.rows_total) == (3, 10)
 
 
-def test_the_error_of_a_query_that_restarts_between_two_polls_is_reported() -> None:
+def test_the_error_of_a_query_that_restarts_between_two_polls_is_reported_until_it_has_done_a_batch() -> None:
     application, first = Application(), Query(lastProgress=reported(3))
     application.polled(first)
 
-    first.error = "no such column"
-    work = application.polled(Query())
+    first.error = "no such column\n\tat org.apache.spark…"
+    again = Query()
+    work = application.polled(again)
 
     assert work.last_error == "no such column"
     assert (work.query_id, work.batch_id, work.rows_total) == (ID, None, 0)
+    again.lastProgress = reported(0)
+    assert application.polled(again).last_error is None
 
 
 def test_the_error_of_an_ended_query_outlives_a_batch_of_another_query_in_the_same_poll() -> None:

@@ -29,10 +29,8 @@ shop.NoCustomer: 17"""
         ("KeyError: 'id'", ("KeyError", "")),
         ("shop.errors.NoCustomer: 17", ("NoCustomer", "")),
         ("Traceback (most recent call last):\n  …\nKeyError: 1", ("KeyError", "")),
-        (
-            "the handler shop:handle returned 7 values for 9 messages on t-0 offsets 0..8 (9 messages)",
-            ("the handler shop:handle returned N values for N messages", ""),
-        ),
+        ("the handler shop:handle returned 7 values for 9 messages on t-0 offsets 0..8 (9 messages)",
+         ("the handler shop:handle returned N values for N messages", "")),
         ("no customer 17", ("no customer N", "")),
         ("no <Row object at 0x7f3ab00e5d20>", ("no <Row object at N>", "")),
         (f'no\nFile "x", line {"1" * 5000}', ("no", "x:111111111")),
@@ -66,10 +64,7 @@ def test_a_text_is_a_sentence_and_a_traceback() -> None:
         ("card 4111 of Bob was refused", "another reason"),
         ("Bob: refused", "another reason"),
         ("sk_live_4eC39", "another reason"),
-        (
-            "the handler shop:handle returned 'sk_live' instead of a list of bools on t-0 offset 3 (1 message)",
-            "another reason",
-        ),
+        ("the handler h:h returned 'sk_live' instead of a list of bools on t-0 offset 3 (1 message)", "another reason"),
     ],
 )
 def test_what_anybody_may_see_of_an_error_is_its_class_or_the_kind_of_failure(error: str, seen: str) -> None:

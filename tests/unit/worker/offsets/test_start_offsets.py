@@ -129,9 +129,7 @@ def test_lost_records_stop_the_worker_before_an_offset_is_placed_if_so_set(stora
     before = storage.stored_offsets([T0, T1])
     answers = Answers(log_start=30)
 
-    with pytest.raises(
-        BootstrapError, match=r"workers.on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\)$"
-    ):
+    with pytest.raises(BootstrapError, match=r"on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\)$"):
         start_offsets(storage, answers, on_data_loss="stop").decide(frozenset({T0, T1}), {})
 
     assert storage.stored_offsets([T0, T1]) == before

@@ -177,8 +177,6 @@ def test_the_next_search_knows_what_the_last_one_found_out_unless_the_partition_
     assert list(search.unreadable()) == [reads.partitions[2]]
     assert search.next(reads.ends, reads.now)[reads.partitions[1]] == (51, 100)
 
-
-def test_the_next_search_begins_with_the_groups_that_still_waited() -> None:
     reads = Reads([100] * 8, {(1, 50)})
     reads.search.failed(reads.search.next(reads.ends, reads.now), "bad", reads.now)
     waiting = list(reads.search.waiting)
@@ -186,7 +184,7 @@ def test_the_next_search_begins_with_the_groups_that_still_waited() -> None:
     search = CarefulSearch(reads.stored, MOST, 0.0, reads.now, reads.search)
 
     assert waiting
-    assert list(search.waiting)[: len(waiting)] == waiting
+    assert list(search.waiting)[: len(waiting)] == waiting, "it begins with the groups that still waited"
 
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)

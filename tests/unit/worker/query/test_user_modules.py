@@ -80,20 +80,15 @@ def test_executors_find_a_transform_where_the_driver_did_and_nowhere_else(tmp_pa
 
 
 class Context:
-    """A SparkContext whose JVM has `folder`."""
+    """A SparkContext whose JVM has a folder."""
 
-    def __init__(self, folder: Path) -> None:
-        system = SimpleNamespace(getProperty=lambda _: str(folder))
+    def __init__(self, tmp_path: Path) -> None:
+        system = SimpleNamespace(getProperty=lambda _: str(tmp_path))
         self._jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
         self.shipped: list[Any] = []
 
     def addPyFile(self, path: str) -> None:  # noqa: N802 - Spark's name
         self.shipped.append(path)
-
-
-@pytest.fixture
-def context(tmp_path: Path) -> Context:
-    return Context(tmp_path)
 
 
 @pytest.fixture
@@ -108,9 +103,10 @@ def import_dir(tmp_path: Path) -> Path:
     return folder
 
 
-def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, context: Context) -> None:
+def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, tmp_path: Path) -> None:
     (import_dir / "kctl_test_folder" / "deep").mkdir(parents=True)
     (import_dir / "kctl_test_folder" / "deep" / "steps.py").write_text("def same(frame): return frame\n")
+    context = Context(tmp_path)
     load_transform("kctl_test_folder.deep.steps:same", import_dir)
 
     ship_modules(context, import_dir)
@@ -119,8 +115,9 @@ def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, c
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_executors_get_only_imported_modules_named_by_their_content(import_dir: Path, context: Context) -> None:
+def test_executors_get_only_imported_modules_named_by_their_content(import_dir: Path, tmp_path: Path) -> None:
     """Spark reuses a file whose name it knows; a killed worker may leave half of one."""
+    context = Context(tmp_path)
     load_transform("kctl_test_steps:same", import_dir)
 
     ship_modules(context, import_dir)
