@@ -53,8 +53,8 @@ _DISK = DaemonThreads(1, "kctl-disk")
 
 
 async def on_disk(work: Callable[..., T], *args: Any) -> T:
-    """Runs `work` on a small file of a fleet in one thread, so that a hanging disk does not block the event loop.
-    Raises TimeoutError (an OSError), and the errors of `work`."""
+    """Runs `work` on a small file in the only disk thread, so that a hanging disk does not block the event loop. Raises
+    TimeoutError (an OSError), and the errors of `work`."""
     try:
         async with asyncio.timeout(DISK_SECONDS):
             return await asyncio.wrap_future(_DISK.submit(partial(work, *args)))

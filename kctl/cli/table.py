@@ -35,7 +35,7 @@ def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -
 
 
 def cell(value: object) -> str:
-    """Formats a value: unknown becomes `-`, true `yes`; lists get commas; control characters are escaped."""
+    """Formats a value: None, False and empty as `-`, True as `yes`, lists with commas; escapes control characters."""
     if type(value) is int:
         return str(value)
     if value is None or value is False or value == "" or value == []:
@@ -48,7 +48,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """Returns a `%` format for the cells, and the cells, heading first. There may be 100,000 cells."""
+    """Returns a `%` format, and the heading and cells to format. Fast, because there may be 100,000 cells."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)

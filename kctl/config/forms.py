@@ -31,7 +31,7 @@ class Effect(StrEnum):
 
 class Form(NamedTuple):
     """A regular expression that must match the whole text, and its description for errors. msgspec's `Meta` would
-    compile the expression at once, which doubles the time of importing the settings."""
+    compile the expression at once, which doubles the settings' import time."""
 
     pattern: str
     words: str
@@ -95,7 +95,7 @@ def default_of(setting: Field[Any]) -> Any:
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """Returns the annotation of class `of` from an annotated type: bounds, secrecy, effect or unit."""
+    """Returns the annotation of class `of` from an annotated type, such as bounds."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 
@@ -116,8 +116,7 @@ def kind_words(kind: Any) -> str:
 
 
 def allowed(kind: Any) -> str:
-    """Describes the allowed values, such as `a whole number from 0 to 65535`. Without limits, describes the type like
-    `kind_words`."""
+    """Describes the allowed values, such as `a whole number from 0 to 65535`; without limits like `kind_words`."""
     words, bounds = kind_words(kind), mark(kind, Meta) or Meta()
     if plain(kind) is tuple:
         item = allowed(items(kind)[0])

@@ -41,8 +41,8 @@ def variable(name: str) -> str:
 
 
 class Findings:
-    """Collects settings as `section.key` or `contexts.NAME.key`. Also collects mistakes, one sentence each, so that all
-    can be reported at once. Relative paths are relative to the folder of `path`."""
+    """Collects settings by name, such as `section.key` or `contexts.NAME.key`. Also collects mistakes, one sentence
+    each, to report all at once. Relative paths are relative to the folder of `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes a setting from a variable or flag. Messages call it `origin`."""
+        """Takes a setting from a variable or flag, which messages call `origin`."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
@@ -94,7 +94,7 @@ class Findings:
         return {name: self.built(f"{section}.{name}", kind) for name in self.names[section]}
 
     def refuse(self) -> None:
-        """Ends the loading if there are mistakes. Raises ConfigError with one mistake per line."""
+        """If there are mistakes, raises ConfigError with one per line."""
         if self.mistakes:
             raise ConfigError("\n".join(self.mistakes))
 
@@ -229,7 +229,7 @@ def contexts(path: Path) -> dict[str, ContextSection]:
 
 
 def contexts_alone(path: Path) -> tuple[str, ...]:
-    """Returns the contexts of a file that has nothing else, otherwise none. Raises ConfigError."""
+    """Returns the names of a file's contexts, but none if the file has other sections. Raises ConfigError."""
     document = read_document(path)
     return tuple(document[_CONTEXTS]) if document.keys() == {_CONTEXTS} else ()
 
@@ -249,8 +249,7 @@ def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Reads a file and checks only its syntax. Raises ConfigError; as root, also if the file belongs to another
-    user."""
+    """Reads a file and checks only its syntax. Raises ConfigError; as root, also for another user's file."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())
@@ -296,7 +295,7 @@ def load_exporter(
 ) -> ExporterConfig:
     """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]` the cluster is that of `[kafka]`.
     With `servers` the cluster is at these brokers, unencrypted, and `path` may be None. Raises ConfigError, also if
-    there is no cluster, or if both `servers` and the file name one."""
+    there is no cluster, or both `servers` and `[clusters.NAME]`."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

@@ -15,7 +15,7 @@ KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "
 
 
 def check_together(config: Config) -> None:
-    """Rejects settings that do not fit together, one mistake per line. Raises ConfigError."""
+    """Rejects settings that do not fit together. Raises ConfigError with one mistake per line."""
     if found := mistakes(config):
         raise ConfigError("\n".join(found))
 

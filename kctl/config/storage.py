@@ -1,4 +1,4 @@
-"""The `[storage]` section as `kctl_agent.storage.open_storage` reads it: for workers, sinkers and `kctl storage`."""
+"""The `[storage]` section as `open_storage` of `kctl_agent` reads it: for workers, sinkers and `kctl storage`."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -14,7 +14,7 @@ _NOT_SENT = ("format", "min_free", "maintenance")
 
 
 def table_folder(config: Config) -> Path | None:
-    """Returns the folder of a table; None without a table on this machine."""
+    """Returns the folder of a local table; None without one."""
     uri = urlsplit(config.storage.uri)
     return Path(unquote(uri.path)) if config.storage.kind.is_table and uri.scheme == "file" else None
 
@@ -24,8 +24,8 @@ def dead_letters_of(table: Path) -> Path:
 
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yields the local folders of a table of mode `lake`, each with its setting: the parent folder, and those of rows
-    and dead letters with their logs and plans."""
+    """Yields the folders of a local table (mode `lake`), each with its setting: the parent, the folders of rows and of
+    dead letters, and the logs and plans in both."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
         for each in (table, dead_letters_of(table)):

@@ -38,7 +38,7 @@ def _shown_entry(name: str, text: str) -> str:
 
 
 def shown_url(url: str) -> str:
-    """Hides the password and the secret parameters of a URL. Everything up to the last `@` is user and password,
+    """Hides the password and secret parameters of a URL. Everything up to the last `@` counts as user and password,
     because a password may contain an unquoted `@`."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:

@@ -1,6 +1,6 @@
-"""Sends dead letters to a topic at least once. A dead letter that was acknowledged but not yet removed is sent again.
+"""Sends dead letters to a topic at least once: after an interruption, those that were not yet removed are sent again.
 
-The header `HEADER` stays the same in every try, so that consumers can drop repeats. A null header becomes an empty one,
+The header `HEADER` is the same in every try, so that consumers can drop repeats. A null header becomes an empty one,
 because kafka-python cannot send null headers.
 """
 

@@ -51,8 +51,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters on any thread of its master. Workers have prepared the storage already, and the
-    master has set the umask."""
+    """Opens a fleet's dead letters on any thread of its master. Leaves preparing the storage to the workers, and the
+    umask to the master."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:

@@ -87,7 +87,7 @@ class Workbench:
         decoder: Decoder | None = None,
     ) -> None:
         """`sending` opens a sender to a topic. `attend` lists a change among the operations. `decoder` decodes messages
-        for people."""
+        for display."""
         self.decoder = decoder
         self._opened = opened
         self._audit_log = audit_log
@@ -105,8 +105,8 @@ class Workbench:
             wait([self._change], CLOSE_SECONDS)
 
     async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
-        """Runs `work` in a thread; returns its result. If the caller leaves, the next call of the progress function
-        ends `work` with an error. Raises Busy, OperationRefused, StorageError."""
+        """Runs `work` in a thread; returns its result. If this call is cancelled, the next call of the progress
+        function ends `work` with an error. Raises Busy, OperationRefused, StorageError."""
         stop = threading.Event()
         try:
             return await asyncio.wrap_future(self._submitted(lambda store: work(store, partial(self._go_on, stop))))

@@ -23,8 +23,8 @@ Place = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class Audit:
     """Counts of messages. `stored` are in the storage, handled, or dead letters. `lost` are missing below the stored
-    offset, `not_stored` are missing above it. `duplicated` are in the storage twice, or although handled. `handled`
-    counts each message once, `handled_again` the repeats."""
+    offset, `not_stored` from it on. `duplicated` are stored again, although stored or handled already. `handled` counts
+    each message once, `handled_again` the repeats."""
 
     produced: int
     stored: int
@@ -37,7 +37,7 @@ class Audit:
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Audits a table by reading it with delta-rs, which has not written the table's files. Raises StorageUnusable."""
+    """Audits a table, reading it with delta-rs, which did not write its files. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
     with storage.table.latest() as table:
@@ -54,7 +54,7 @@ def audit(
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
     """Compares stored, handled and dead messages with the produced ones. `produced` has each partition's number of
-    messages, from offset 0; `stored_offsets` has the offset up to which they should be stored, by default the end."""
+    messages, from offset 0; `stored_offsets` has the offset below which missing ones are lost, by default the end."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]

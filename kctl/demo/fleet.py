@@ -69,7 +69,7 @@ port = 0
 
 
 def lay_out(directory: Path) -> None:
-    """Makes the demo's folder, clearing an earlier demo. Raises UsageError if the folder has other contents."""
+    """Makes the demo's folder, without the files of an earlier demo. Raises UsageError if it has other contents."""
     marker = directory / MARKER
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UsageError(

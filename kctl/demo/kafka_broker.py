@@ -66,8 +66,8 @@ _PROPERTIES = {
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """Returns the command for a Kafka program in the jars of the lock `broker`; `options` are for its JVM. Raises
-    JarsMissing, JavaMissing."""
+    """Returns the command of a Kafka program in the `broker` jars, with JVM `options`. Raises JarsMissing,
+    JavaMissing."""
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
     java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
@@ -149,8 +149,8 @@ class KafkaBroker:
         self.stop()
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
-        """Starts the broker and returns a function that waits until it answers. Launch all brokers of a cluster first:
-        they answer only once most of them run. Both functions raise what `start` raises."""
+        """Starts the broker and returns a function that waits until it answers. Launch all brokers of a cluster before
+        you wait: they answer only once most of them run. Both functions raise what `start` raises."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -228,7 +228,7 @@ class KafkaBroker:
 
 
 def new_cluster_id() -> str:
-    """Returns a random id that begins with `k`: a leading dash would look like an option."""
+    """Returns a random id that begins with `k`, because a leading dash would look like an option."""
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 

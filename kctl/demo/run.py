@@ -52,7 +52,7 @@ BLOCK_SECONDS = 5.0
 
 
 class Producer(threading.Thread):
-    """Produces messages until `stop`. Idempotent, so retries in the client create no duplicates."""
+    """Produces messages until `stop`. Idempotent, so retries create no duplicates."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int, rate: float) -> None:
         super().__init__(name="kctl-demo-producer", daemon=True)
@@ -85,7 +85,7 @@ class Producer(threading.Thread):
 
     @property
     def not_acknowledged(self) -> int:
-        """The number of messages in flight or, after `stop`, given up."""
+        """The number of messages in flight or given up by the client."""
         with self._lock:
             return self._sent - self._acknowledged.total()
 
@@ -124,7 +124,7 @@ class Producer(threading.Thread):
                 self._producer.close(timeout=5)
 
     def _await_topic(self) -> None:
-        """Waits for the topic's metadata, because the client gives up a message without them."""
+        """Waits for the topic's metadata, because without metadata the client gives up a message."""
         while not self._stop_asked.is_set():
             with suppress(KafkaError):
                 if self._producer.partitions_for(self._topic):
@@ -166,7 +166,7 @@ def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | No
 
 
 def bring_parts(storage: str) -> None:
-    """Fetches missing jars, with progress on stderr. Raises StartError."""
+    """Checks for Java and deltalake; fetches missing jars, with progress on stderr. Raises StartError."""
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
@@ -174,8 +174,8 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM. The first ends the load and starts draining; the second ends the draining. Both
-    shut down cleanly. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
+    """Counts Ctrl-C and SIGTERM. The first stops the producer and starts draining; the second ends the draining. Then
+    the demo shuts down. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -229,7 +229,7 @@ def main(options: DemoOptions, output: str, directory: Path | None) -> int:
 
 
 def broker_only(directory: Path | None, port: int | None = None) -> int:
-    """Runs a broker until Ctrl-C; `directory` keeps its topics. Raises KctlError."""
+    """Runs a broker until Ctrl-C, and keeps the topics of a given `directory`. Raises KctlError."""
     with socket.socket() as probe:
         if port is not None and (port > 65535 or probe.connect_ex(("127.0.0.1", port)) == 0):
             raise PortTaken(f"--port {port} cannot be used, or is taken: choose another")

@@ -78,8 +78,8 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """Returns what `-o json` prints. A value of None is unknown, as all outcomes are without an audit. `ended` names a
-    part that has ended by itself."""
+    """Returns what `-o json` prints. None is an unknown value; without an audit, all its counts are unknown. `ended`
+    names a part that has ended by itself."""
     counts = dict.fromkeys(each.name for each in fields(Audit)) if found is None else asdict(found)
     first = progress.seconds_to_first_batch
     return {
@@ -98,7 +98,7 @@ def summary(
 
 
 def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
-    """Whether all messages were stored once and, if there is a handler, handled."""
+    """Whether no part ended by itself, and all messages were stored once and, if needed, handled."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]

@@ -56,7 +56,7 @@ class Exposition:
         """Pages of the last snapshot, and of the one that is about to replace it."""
 
     async def page(self, accept: str, accept_encoding: str) -> Page:
-        """Returns the page. If it is not ready, a thread renders it, because many series take time."""
+        """Returns the page. If it is not ready, a thread renders it, because many series take long."""
         made = self.ready(accept, accept_encoding)
         return await asyncio.to_thread(self.render, accept, accept_encoding) if made is None else made
 

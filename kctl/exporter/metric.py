@@ -70,8 +70,7 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """A metric with one value per group. Rendered faster than samples, because there may be tens of thousands of
-    groups."""
+    """A metric with one value per group instead of samples, which are slow for tens of thousands of groups."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]

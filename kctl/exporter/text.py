@@ -1,9 +1,9 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-There may be 100,000 partitions. So the labels of a block of lines stay one text between scrapes, and one operation
-inserts the metric's name and values into this text (benchmarks/scrape.py). Unchanged blocks are reused and compressed
-only once: each block ends with a full flush (RFC 1951, Z_FULL_FLUSH), so that blocks do not refer to each other, and
-their checksums are combined.
+There may be 100,000 partitions. So the labels of a block of lines are kept as one text between scrapes, and one
+operation inserts the metric's name and values into it (benchmarks/scrape.py). Each block is compressed alone, and only
+again if it changes: it ends with a full flush (RFC 1951, Z_FULL_FLUSH), so that no block refers to another, and the
+blocks' checksums are combined.
 """
 
 from __future__ import annotations
@@ -232,7 +232,7 @@ def _label_texts(labels: _Labels) -> list[bytes]:
 def _joined(
     labels: bytes, metric: PartitionColumn | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]
 ) -> bytes:
-    """Returns a block's lines, without unknown values. `labels` has one line per partition."""
+    """Returns a block's lines, without those of unknown values. `labels` has one line per partition."""
     if not is_known.all():
         labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
     if not len(values):

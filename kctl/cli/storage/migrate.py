@@ -105,8 +105,7 @@ class _Target:
             return self._forward(changes, new.topics)
 
     def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
-        """Sets an error for each offset below the one that the storage already has for the same topic of the new
-        cluster."""
+        """Adds an error to each change below the storage's offset for the same topic of the new cluster."""
         is_table = self.fleet.storage.kind.is_table
         if is_table:  # it keeps offsets for each cluster
             self.storage.bind(self._owner)
@@ -147,8 +146,8 @@ class _Target:
         return self._forward(changes, topics)
 
     def take(self, changes: list[OffsetChange]) -> None:
-        """Sets the offsets, then the owner, so that an interrupted call can be repeated. Raises StoredOffsetMoved if
-        the fleet runs."""
+        """Sets the group's offsets, then the storage's, then its owner, so that an interrupted call can be repeated.
+        Raises OperationRefused, StoredOffsetMoved (the fleet runs)."""
         from kctl.kafka.reset import apply
 
         self.connection.deadline.renew()
