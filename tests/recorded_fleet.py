@@ -71,11 +71,12 @@ def _status(name: str, kind: str, **more: Any) -> WorkerStatus:
     return WorkerStatus(name, kind, **(given | more))
 
 
+_PAUSES = Scope("orders", 1, "ann", 1763719442.0), Scope(None, None, "bob", 1763719442.0)
 STATUSES = (
-    _status("worker-0", "worker", paused=(Scope("orders", 1, "ann", 1763719442.0),), warning="not applied"),
+    _status("worker-0", "worker", paused=_PAUSES[:1], warning="not applied"),
     _status("worker-1", "worker", restarts_by_cause=MappingProxyType({"exit": 0, "signal": 2, "memory": 1})),
     _status("worker-2", "worker", state="backoff", pid=None, next_try_seconds=3.5, last_error="exit code 1"),
-    _status("worker-3", "worker", desired="stopped", state="stopped", pid=None, resident_bytes=None),
+    _status("worker-3", "worker", desired="stopped", state="stopped", pid=None, resident_bytes=None, paused=_PAUSES),
     _status("sinker-0", "sinker"),
     _status("engine", "engine"),
 )
@@ -163,6 +164,7 @@ async def _master(folder: Path) -> AsyncIterator[SnapshotSource]:
 async def _outputs(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     (folder / "run").mkdir(mode=0o700)
+    (folder / "run" / "master.json").write_text('{"pid": 9, "version": "0.1.0", "http_url": "http://127.0.0.1:9750"}')
     with _agents(folder / "run"):
         async with _master(folder) as source:
             env = {"XDG_RUNTIME_DIR": str(folder)}

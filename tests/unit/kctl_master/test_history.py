@@ -11,18 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kctl.master.history import FLEET, FleetHistory, Ring, StepRates, Subject
-from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, WORKERS, gaps, reduced, with_supervisor
+from kctl.master.reduction import COMMANDS, OFFSET_CHECKER, gaps, reduced
 from kctl.master.snapshot import FleetSnapshot, Reduced
-from kctl.reduce.base import Answer, BrokerSnapshot, Freshness
+from kctl.reduce.base import Answer, Freshness
 from kctl.rows.columns import Reals
 from kctl.rows.workers import WorkerRow, Workers
 from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
 from kctl.status.owners import Owners
-from kctl_agent.replies.encode import encoded
-from kctl_agent.replies.workers import SinkerStats, WorkerReply
+from kctl_agent.replies.workers import SinkerStats
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
-from kctl_agent.rpc.wire import JsonObject
-from tests.fleet_snapshot import TAKEN_AT, UNIX, snapshot, worker
+from tests.fleet_snapshot import TAKEN_AT, UNIX, snapshot
 from tests.partitions import Row, assessments_of, columns_of
 from tests.replies import NOBODY, outcome_of, parsed, reply_of
 from tests.served_groups import cluster, group
@@ -293,30 +291,3 @@ def test_metadata_are_as_old_as_the_last_answer_of_a_broker(rpc: str) -> None:
     assert "13 s old" in gaps(rpc, SILENT)[0].message
     assert gaps(rpc, NEVER)[0].message == "no broker has answered the master yet"
     assert [gaps(each, NEVER) for each in ("block_size", "ping", "workers", "describe")] == [()] * 4
-
-
-def running() -> JsonObject:
-    reply: JsonObject = encoded(replace(WorkerReply.starting("worker-0", "worker"), state="running"))
-    return reply
-
-
-def rows(**reported: JsonObject) -> list[JsonObject]:
-    answers = parsed("workers", [Answer(name, result, 0.0) for name, result in reported.items()])
-    reduced = Reduced(WORKERS.reduce(answers, BrokerSnapshot()), ("worker-0",), (), (), None)
-    found: list[JsonObject] = encoded(with_supervisor(reduced, [worker("worker-0", "starting")]).result)["rows"]
-    return found
-
-
-def test_the_row_of_a_worker_that_is_silent_has_the_same_fields_as_of_one_that_answers() -> None:
-    [silent], [answering] = rows(), rows(**{"worker-0": running()})
-    assert sorted(silent) == sorted(answering)
-    assert answering["state"] == "running"
-    unknown = {name for name, value in silent.items() if value is None}
-    assert unknown == {*running(), "age_seconds"} - {"name", "kind", "pid", "events"}
-
-
-@pytest.mark.shows("an attached agent cannot take a worker's row by its name")
-def test_a_worker_is_named_as_its_socket_and_an_attached_agent_has_no_supervisor() -> None:
-    assert [row["supervisor"] is None for row in rows(notebook=running())] == [True, False]
-    both = rows(**{"worker-0": running(), "notebook": running()})
-    assert [(row["name"], row["supervisor"] is None) for row in both] == [("notebook", True), ("worker-0", False)]
