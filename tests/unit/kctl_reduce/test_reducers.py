@@ -179,22 +179,6 @@ def test_the_policy_decides_lag(reset: ResetPolicy, start: int | None, position:
 REPORT = answer("report", row(0, 20, 110, generation=None), row(1, 7, None, generation=None))
 
 
-def test_an_attached_application_has_rows_of_its_own_beside_the_groups_of_what_the_group_reads_too() -> None:
-    answers = [answer("worker-0", row(0, 40, 100)), REPORT]
-
-    rows = offset_checker(answers, brokers((0, 40, 100), (1, 5, 25), (2, None, 9)))["rows"]
-
-    columns = ("partition", "current_offset", "kafka_max_offset", "remaining_count", "worker")
-    assert [tuple(each[name] for name in columns) for each in rows] == [
-        (0, 40, 100, 60, "worker-0"),
-        (1, 5, 25, 20, None),
-        (2, None, 9, 9, None),
-        (0, 20, 110, 90, "report"),
-        (1, 7, 25, 18, "report"),
-    ]
-    assert kafka_lag(answers, None)["total"] == 60, "the application is a group of its own"
-
-
 def test_an_attached_application_is_the_reader_of_unread_partitions_of_the_fleets_topics_only() -> None:
     known = brokers((0, None, 100))
 
@@ -302,16 +286,3 @@ def test_order_repetition_and_grouping_of_the_answers_do_not_matter(command: str
     assert reduced(command, shuffled, cluster) == expected
     assert reduced(command, per_sender([*right, *left]), cluster) == expected
     assert per_sender([*left, *right]) == per_sender(answers)
-
-
-@given(answers=st.lists(st.builds(Answer, names, RESULTS["kafka_lag"], ages), max_size=6), cluster=clusters)
-def test_lag_and_offsets_come_from_the_same_rows(answers: list[Answer[Any]], cluster: BrokerSnapshot) -> None:
-    lag = reduced_json("kafka_lag", answers, cluster)
-    rows = COMMANDS["offset_checker"].reduce(parsed("offset_checker", answers), cluster).of_group(0)
-    remaining = [((row.topic, row.partition), row.remaining_count) for row in rows]
-
-    known = [count for _, count in remaining if count is not None]
-    assert lag["total"] == (sum(known) if known else None)
-    assert [(each["topic"], each["partition"]) for each in lag["unknown"]] == [
-        key for key, count in remaining if count is None
-    ]
