@@ -79,7 +79,7 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
     """Returns `config` (the value of `-c`), or KCTL_CONFIG, or the working directory's kctl.toml unless another user
     owns it; otherwise None. Raises UsageError."""
     if config == Path():
-        raise UsageError("-c takes a FILE, not an empty text")
+        raise UsageError("-c takes a FILE, not a folder or an empty text")
     if config is not None or env.get("KCTL_CONFIG"):
         return config or Path(env["KCTL_CONFIG"])
     here = Path("kctl.toml")

@@ -159,8 +159,8 @@ class _Reader:
         except FileNotFoundError:
             if not self._offsets and not self._commits:
                 raise CheckpointUnreadable(
-                    f"{self._folder} is not a checkpoint: it has no metadata, offsets/ or commits/; name the query's "
-                    "checkpointLocation"
+                    f"{self._folder} is missing, or is not a checkpoint: it has no metadata, offsets/ or commits/; "
+                    "name the query's checkpointLocation"
                 ) from None
             self._found(None, "metadata is missing: Spark 4.2 does not start, 3.4 to 4.1 start with a new query id")
             return None

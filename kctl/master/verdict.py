@@ -170,7 +170,7 @@ def _engine(snapshot: FleetSnapshot) -> Iterator[Found]:
             if _is_first_start(status, row) or _is_changing(snapshot, status, row):
                 level, remedy = Level.UNKNOWN if _is_first_start(status, row) else Level.DEGRADED, ""
             elif status.state == "fatal":
-                remedy = "; correct what `kctl logs engine` shows, then `kctl start engine`"
+                remedy = _after_fatal("engine")
             yield Found(level, "engine", "the engine has not run", why + remedy)
 
 
@@ -203,14 +203,15 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[Found]:
     if not troubled:
         return
     level, what = Level.DEGRADED, f"{_share(len(troubled), len(wanted), kind)} not worked"
-    ended = next((each.name for (each, _), _ in troubled if each.state in ("backoff", "fatal")), None)
+    ended = next((each for (each, _), _ in troubled if each.state in ("backoff", "fatal")), None)
     if len(troubled) == len(wanted):
         level, what = Level.FAILING, f"no {kind} has worked"
         if all(_is_first_start(*each) for each, _ in troubled):
             level = Level.UNKNOWN
         elif all(_is_changing(snapshot, *each) for each, _ in troubled):
             level = Level.DEGRADED
-    yield Found(level, f"{kind}s", what, _listed([why for _, why in troubled]) + _more_in_logs(ended))
+    remedy = "" if ended is None else _after_fatal(ended.name) if ended.state == "fatal" else _more_in_logs(ended.name)
+    yield Found(level, f"{kind}s", what, _listed([why for _, why in troubled]) + remedy)
 
 
 def _handling(snapshot: FleetSnapshot) -> Iterator[Found]:
@@ -305,6 +306,10 @@ def _partitions(snapshot: FleetSnapshot) -> Iterator[Found]:
             both = zip(workers, snapshot.own_assessments.statuses(), strict=False)
             stalled = (worker for worker, status in both if status is Status.STALLED is group.status and worker)
             yield Found(_OF_STATUS[group.status], about, what, why + _more_in_logs(next(stalled, None)))
+
+
+def _after_fatal(name: str) -> str:
+    return f"; correct what `kctl logs {name}` shows, then `kctl start {name}`"
 
 
 def _more_in_logs(name: str | None) -> str:

@@ -63,13 +63,14 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
         yield f"HTTP uses new {' and '.join(renewed)}"
     for effect, changed in by_effect.items():
         if changed:
-            when = _after_restart(context) if effect is Effect.NEXT_START else ""
+            when = _after_restart(context, changed) if effect is Effect.NEXT_START else ""
             yield f"{when or effect.value}: {_named(changed)}"
 
 
-def _after_restart(context: Context) -> str:
+def _after_restart(context: Context, changed: list[SettingChange]) -> str:
     every = restarted_by_all(context)
-    processes = [each for each in every if would_change(each)]
+    is_of_sinkers = all(change.name.startswith("sinkers.") for change in changed)
+    processes = [each for each in every if would_change(each) and (each.launch.kind == "sinker" or not is_of_sinkers)]
     which = "--all" if processes == every else " ".join(process.name for process in processes)
     beside = f" ({ENGINE_RESTARTS})" if any(process.launch.kind == "engine" for process in processes) else ""
     return f"after `kctl restart {which} --rolling`{beside}" if processes else ""

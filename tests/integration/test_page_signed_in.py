@@ -101,7 +101,7 @@ def test_readers_see_classes_and_no_text(page: webdriver.Chrome, site: Site) -> 
     site.collect(replace(site.latest, block_size=Reduced(StorageReply(pending=0, processing=0, dead=7))))
 
     eventually(lambda: len(rows(page, "dead-classes")) == 2)
-    assert [row[:2] for row in rows(page, "dead-classes")] == [["KeyError", "5"], ["another reason", "2"]]
+    assert [row[:2] for row in rows(page, "dead-classes")] == [["KeyError", "5"], ["a reason from your code", "2"]]
     assert "no such customer" not in shown(page, "body")
     assert not page.find_element(By.ID, "workbench").is_displayed()
 

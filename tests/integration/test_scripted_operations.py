@@ -284,8 +284,11 @@ async def test_a_restart_of_all_begins_the_fatal_ones_and_leaves_an_unchanged_en
 
         (short_dir / "kctl.toml").write_text(ENGINE_TOML.replace("1g", "2g"))
         reloaded = await ended(fleet, "reload")
+        (short_dir / "kctl.toml").write_text(f"{ENGINE_TOML.replace('1g', '2g')}[sinkers]\nmax_tries = 2\n")
+        of_sinkers = await ended(fleet, "reload")
         restarted = await ended(fleet, "restart", all=True, rolling=True)
 
+        assert of_sinkers.text.startswith("after the next start of a process: sinkers.max_tries ")
         sentence = "the engine restarts first: no worker reads for about 5 s"
         assert reloaded.text.startswith(f"after `kctl restart engine --rolling` ({sentence}): spark.driver_memory ")
         assert restarted.text == "restarted: engine, worker-0, worker-1, worker-2"

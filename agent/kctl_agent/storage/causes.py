@@ -41,7 +41,7 @@ def public_class(error_class: str) -> str:
         return error_class
     if error_class == RETURNED_FALSE:
         return "returned False"
-    return "timed out" if _TIMED_OUT.fullmatch(error_class) else "another reason"
+    return "timed out" if _TIMED_OUT.fullmatch(error_class) else "a reason from your code"
 
 
 @lru_cache(maxsize=256)

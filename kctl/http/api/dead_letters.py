@@ -162,8 +162,8 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
 
 @classes_router.get("", summary="How many dead letters there are of each error class")
 async def classes(request: Request) -> Response:
-    """Returns error classes, the most frequent first, with the time of the latest dead letter. A reason that is not the
-    name of an exception appears as `another reason`, because it may quote a message and every reader sees it."""
+    """Returns error classes, the most frequent first, with the time of the latest dead letter. A reason that does not
+    name an exception appears as `a reason from your code`, because it may quote a message and every reader sees it."""
     work = partial(_workbench(request).read, _by_class)
     rows, _ = await api_of(request).shared("dead-letter-classes", work)
     return _json({"rows": rows})

@@ -121,7 +121,7 @@ def test_reading_a_checkpoint_changes_nothing_in_it(tmp_path: Path) -> None:
 
 
 def test_a_checkpoint_that_is_missing_or_may_not_be_read_is_named(plain: Path) -> None:
-    with pytest.raises(CheckpointUnreadable, match="is not a checkpoint"):
+    with pytest.raises(CheckpointUnreadable, match="is missing, or is not a checkpoint"):
         read_at(plain.parent)
     (plain / "commits").chmod(0)
     user = os.geteuid()

@@ -41,7 +41,7 @@ COMMANDS = (
     ("log-level sinker-0 FOO", "kctl: `FOO` is not a level: use DEBUG, INFO, WARNING, ERROR"),
     ("pause --all --topic t", "kctl: only one of --all and --topic"),
     ("-c", "kctl: -c takes a FILE"),
-    ("status -c ''", "kctl: -c takes a FILE, not an empty text"),
+    ("status -c ''", "kctl: -c takes a FILE, not a folder or an empty text"),
     ("kafka lag -g ''", "kctl: --group must not be empty"),
     ("restart worker-0 ''", "kctl: NAME must not be empty"),
     ("dead", "kctl: there is no command `kctl dead`; it is `kctl storage dead`\n"),

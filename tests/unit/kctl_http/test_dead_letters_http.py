@@ -129,7 +129,7 @@ async def test_reading_needs_the_token_that_may_act_except_for_classes_without_t
 
     assert error_of(without) == (401, "unauthorized")
     shown = reader.json()["rows"]
-    assert [(row["error_class"], row["count"]) for row in shown] == [("KeyError", 5), ("another reason", 2)]
+    assert [(row["error_class"], row["count"]) for row in shown] == [("KeyError", 5), ("a reason from your code", 2)]
     assert [row.keys() for row in shown] == [{"error_class", "count", "last_died"}] * 2
     for text in ("no such customer", "shop", "'id'", "Traceback", "k0", "v0"):
         assert text not in reader.text

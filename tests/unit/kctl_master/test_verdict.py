@@ -196,7 +196,11 @@ TROUBLES: tuple[tuple[FleetSnapshot, str], ...] = (
     ),
     (changed("worker-1", "backoff"), f"{ONE_DOWN}worker-1 is in backoff; `kctl logs worker-1` shows more"),
     (changed("worker-1", "unkillable", desired="stopped"), f"{ONE_DOWN}worker-1 is unkillable"),
-    (ALL_FATAL, f"{ALL_DOWN}worker-0 is fatal; worker-1 is fatal; `kctl logs worker-0` shows more"),
+    (
+        ALL_FATAL,
+        f"{ALL_DOWN}worker-0 is fatal; worker-1 is fatal; correct what `kctl logs worker-0` shows, then "
+        "`kctl start worker-0`",
+    ),
     (ALL_NEW, f"unknown: no worker has worked {AT}: worker-0 is starting; worker-1 is starting"),
     (fleet({"worker-1": status("worker-1", restarts=0)}, NEW_ROW), f"{ONE_DOWN}worker-1 is starting"),
     (fleet({"worker-1": status("worker-1", since_seconds=1.0)}, SILENT_ROW), f"{ONE_DOWN}worker-1 is starting"),
@@ -204,7 +208,8 @@ TROUBLES: tuple[tuple[FleetSnapshot, str], ...] = (
     (reporting("worker-1", state=AgentState.ASSIGNED, batches_total=0), f"{ONE_DOWN}worker-1 is starting its query"),
     (
         changed("sinker-0", "fatal"),
-        f"failing: no sinker has worked {AT}: sinker-0 is fatal; `kctl logs sinker-0` shows more",
+        f"failing: no sinker has worked {AT}: sinker-0 is fatal; correct what `kctl logs sinker-0` shows, then "
+        "`kctl start sinker-0`",
     ),
     (fleet(rows=BOTH_FAILED), f"{ONE_DOWN}worker-0: no space left"),
     (reporting("worker-0", age_seconds=7.2), f"{ONE_DOWN}worker-0 has published nothing for 7 s"),

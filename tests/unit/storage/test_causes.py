@@ -61,10 +61,13 @@ def test_a_text_is_a_sentence_and_a_traceback() -> None:
         ("requests.exceptions.ReadTimeout: https://shop/?token=sk_live", "ReadTimeout"),
         ("the handler returned False", "returned False"),
         ("the handler shop:handle did not return within 0.5 s on t-0 offset 3 (1 message)", "timed out"),
-        ("card 4111 of Bob was refused", "another reason"),
-        ("Bob: refused", "another reason"),
-        ("sk_live_4eC39", "another reason"),
-        ("the handler h:h returned 'sk_live' instead of a list of bools on t-0 offset 3 (1 message)", "another reason"),
+        ("card 4111 of Bob was refused", "a reason from your code"),
+        ("Bob: refused", "a reason from your code"),
+        ("sk_live_4eC39", "a reason from your code"),
+        (
+            "the handler h:h returned 'sk' instead of a list of bools on t-0 offset 3 (1 message)",
+            "a reason from your code",
+        ),
     ],
 )
 def test_what_anybody_may_see_of_an_error_is_its_class_or_the_kind_of_failure(error: str, seen: str) -> None:

@@ -132,16 +132,20 @@ class StartOffsets:
 
     def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
         storage = self._settings.storage
-        for setting, kind, choice in (
-            ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss),
-            ("storage.on_lost_offsets", "storage_lost_offsets", storage["on_lost_offsets"]),
-            ("storage.on_other_storage", "other_storage", storage["on_other_storage"]),
+        for setting, kind, choice, other in (
+            ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss, "continue"),
+            ("storage.on_lost_offsets", "storage_lost_offsets", storage["on_lost_offsets"], "continue"),
+            ("storage.on_other_storage", "other_storage", storage["on_other_storage"], "take_over"),
         ):
             matching = [(tp, moved) for tp, moved in moves if moved.kind == kind]
             if matching and choice == "stop":
                 (tp, moved), more = matching[0], len(matching) - 1
                 others = f" (and so for {more} more partition{'s' * (more > 1)})" if more else ""
-                raise BootstrapError(f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}")
+                remedy = f'with {setting} = "{other}" the worker continues at {moved.to_offset}'
+                remedy += ", and a new kafka.group reads from the start" if kind == "other_storage" else ""
+                raise BootstrapError(
+                    f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}; {remedy}"
+                )
 
 
 def _name(storage: OffsetStore) -> str:

@@ -129,7 +129,11 @@ def test_lost_records_stop_the_worker_before_an_offset_is_placed_if_so_set(stora
     before = storage.stored_offsets([T0, T1])
     answers = Answers(log_start=30)
 
-    with pytest.raises(BootstrapError, match=r"on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\)$"):
+    words = (
+        r"on_data_loss is stop, and t-0: 20 .*\(and so for 1 more partition\); "
+        r'with workers.on_data_loss = "continue" the worker continues at 30$'
+    )
+    with pytest.raises(BootstrapError, match=words):
         start_offsets(storage, answers, on_data_loss="stop").decide(frozenset({T0, T1}), {})
 
     assert storage.stored_offsets([T0, T1]) == before
