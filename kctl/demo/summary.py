@@ -88,10 +88,7 @@ def summary(
         "largest_lag": progress.largest_lag,
         "seconds_to_first_batch": None if first is None else round(first, 2),
         "seconds": round(time.monotonic() - progress.started_at, 1),
-        "workers": options.workers,
-        "sinkers": options.sinkers,
-        "partitions": options.partitions,
-        "storage": options.storage,
+        **{name: getattr(options, name) for name in ("workers", "sinkers", "partitions", "storage")},
         "not_acknowledged": not_acknowledged,
         "ended_by_itself": ended,
     }

@@ -24,16 +24,8 @@ from kctl.master.process import kill_session, remove_socket
 from kctl.ownership import check_mode, refuse_others
 from kctl.secrets import cluster_secret
 from kctl.start.user_code import check_handler
+from kctl_agent import paths
 from kctl_agent.errors import PathError
-from kctl_agent.paths import (
-    MASTER_NAME,
-    ProcessIdentity,
-    is_alive,
-    list_agents,
-    prepare_run_dir,
-    socket_owner,
-    socket_path,
-)
 from kctl_agent.peers import are_shown
 from kctl_agent.rpc.messages import number_of
 
@@ -51,7 +43,7 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
     RunDirUnusable, AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
-        prepare_run_dir(run_dir)
+        paths.prepare_run_dir(run_dir)
         lock = _lock(run_dir / LOCK_NAME, run_dir)
         (run_dir / ABOUT_NAME).unlink(missing_ok=True)  # left by a killed master, with an old pid and port
     except PathError as error:
@@ -134,8 +126,8 @@ def _check_code(config: Config, timeout_seconds: float) -> None:
 
 def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
     try:
-        for name in [MASTER_NAME, *supervised]:
-            socket_path(run_dir, name)
+        for name in [paths.MASTER_NAME, *supervised]:
+            paths.socket_path(run_dir, name)
     except PathError as error:
         raise RunDirUnusable(str(error)) from error
 
@@ -167,12 +159,12 @@ async def await_former_workers(
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
-        owner = socket_owner(socket_path(run_dir, name))
+        owner = paths.socket_owner(paths.socket_path(run_dir, name))
         if owner is None:
             continue
-        if is_alive(owner):
+        if paths.is_alive(owner):
             log.info("action=wait worker=%s pid=%d: it still runs, started by an earlier master", name, owner.pid)
-        while is_alive(owner) and time.monotonic() < deadline:
+        while paths.is_alive(owner) and time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_POLL_SECONDS):
                     await stop.wait()
@@ -182,18 +174,18 @@ async def await_former_workers(
     return survivors
 
 
-async def _survives(run_dir: Path, name: str, owner: ProcessIdentity) -> bool:
+async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> bool:
     """Kills a former process with its session; returns whether any process survives. Kills only processes of this
     run_dir, because another user's agent may have the same name. The session's id, the worker's pid, cannot be reused
     while the session exists."""
-    path = socket_path(run_dir, name)
+    path = paths.socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
         return True
     if killed:
         left = number_of(killed, "process", "processes")
         log.warning("action=killed worker=%s pid=%d: %s of an earlier master", name, owner.pid, left)
-    if is_alive(owner):
+    if paths.is_alive(owner):
         raise AlreadyRunning(
             f"{name} of {run_dir} still runs as pid {owner.pid} without a master: wait until it ends, or kill it"
         )
@@ -315,9 +307,9 @@ def _holder(lock: Path) -> tuple[str, str]:
 
 
 def _refuse_left_by(run_dir: Path) -> None:
-    for name in list_agents(run_dir) if run_dir.is_dir() else ():
-        owner = socket_owner(socket_path(run_dir, name))
-        if owner is not None and is_alive(owner):
+    for name in paths.list_agents(run_dir) if run_dir.is_dir() else ():
+        owner = paths.socket_owner(paths.socket_path(run_dir, name))
+        if owner is not None and paths.is_alive(owner):
             raise AlreadyRunning(
                 f"{name} of {run_dir} still runs as pid {owner.pid} and uses the same data_dir: wait until it ends, "
                 "or kill it"

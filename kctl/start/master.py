@@ -26,15 +26,7 @@ from kctl.logs import written_behind
 from kctl.master.launch import WORKER_COMMAND, names
 from kctl.master.operations.base import Caller
 from kctl.master.process import LogRotation, ProcessLog, is_own_output
-from kctl.start.checks import (
-    ABOUT_NAME,
-    await_former_workers,
-    find_jars,
-    make_folders,
-    own_data_dir,
-    own_run_dir,
-    refusals,
-)
+from kctl.start import checks
 from kctl.start.signals import StopSignals, end, notify, pet_watchdog, task, tune_process
 from kctl.start.wiring import MasterParts, wired
 from kctl_agent.errors import PathError
@@ -63,10 +55,10 @@ def run(
 async def _run(config: Config, config_path: Path, worker_command: Sequence[str], reread: Callable[[], Config]) -> int:
     tune_process()
     supervised = names(config)
-    for refusal in refusals(config):
+    for refusal in checks.refusals(config):
         raise refusal
-    with StopSignals() as signals, own_run_dir(config.fleet.run_dir):
-        jars = await find_jars(config)
+    with StopSignals() as signals, checks.own_run_dir(config.fleet.run_dir):
+        jars = await checks.find_jars(config)
         broker_cache = BrokerCache.of(
             config.kafka, of_fleet(config), config.collect.timeout_seconds, config.collect.interval_seconds
         )
@@ -74,9 +66,9 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
             await broker_cache.check()
             access = access_of(config.http, config.path.parent)
             with contextlib.closing(bind(config.http.host, config.http.port)) as http_socket:
-                make_folders(config)
-                with own_data_dir(config.fleet.data_dir, config.fleet.run_dir):
-                    former = await await_former_workers(
+                checks.make_folders(config)
+                with checks.own_data_dir(config.fleet.data_dir, config.fleet.run_dir):
+                    former = await checks.await_former_workers(
                         config.fleet.run_dir, supervised, config.workers.stop_timeout_seconds, signals.stop
                     )
                     if signals.stop.is_set():
@@ -198,7 +190,7 @@ class Master:
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
     """Writes master.json and registers the fleet while the master runs. Raises RunDirUnusable."""
-    path = config.fleet.run_dir / ABOUT_NAME
+    path = config.fleet.run_dir / checks.ABOUT_NAME
     about = {
         "pid": os.getpid(),
         "start_time": time.time(),

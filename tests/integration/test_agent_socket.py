@@ -19,7 +19,7 @@ from pathlib import Path
 from kctl_agent.rpc.commands import COMMANDS, AgentCommand
 from kctl_agent.rpc.server import AgentServer
 warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside threads; that is what is tested
-big = AgentCommand("big", lambda *_: {"text": "x" * 5_000_000}, "for this test", needs_snapshot=False)
+big = AgentCommand("big", lambda *_: {"text": "x" * 5_000_000}, "for this test")
 server = AgentServer(Path(sys.argv[1]), "worker-0", COMMANDS | {"big": big})
 """
 STAY = """

@@ -10,7 +10,7 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
@@ -146,13 +146,12 @@ class Queries:
         )
         age = None if self._ends_at is None else max(now - self._ends_at, 0.0)
         names = sorted(positions)
-        member = None if self._group is None else self._member(self._group, names)
+        member = None
+        if self._group is not None:
+            assigned = tuple(TopicPartition(*each) for each in names)
+            member = MemberReply(worker=self._name, group=self._group, assignor="none", partitions=assigned)
         partitions = tuple(self._partition(each, positions[each], age) for each in names)
         return Snapshot(now, worker, replies=(member, PartitionsReply(partitions)))
-
-    def _member(self, group: str, names: Iterable[Partition]) -> MemberReply:
-        assigned = tuple(TopicPartition(*each) for each in names)
-        return MemberReply(worker=self._name, group=group, assignor="none", partitions=assigned)
 
     def _partition(self, partition: Partition, position: int, age: float | None) -> PartitionReply:
         start, end = self._starts.get(partition), self._ends.get(partition)

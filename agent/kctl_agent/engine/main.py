@@ -110,7 +110,6 @@ class Guests:
     def close(self) -> None:
         """Stops watching the workers. Their ports stay reserved until this process ends."""
         for guest in self._guests.values():
-            self._poll.unregister(guest.descriptor)
             os.close(guest.descriptor)
 
     def _dismiss(self, guest: _Guest) -> None:

@@ -42,7 +42,7 @@ class AgentCommand:
     params: tuple[Param, ...] = ()
     changes: bool = False
     deadline_ms: int = 2000
-    needs_snapshot: bool = True
+    needs_snapshot: bool = False
 
     @property
     def method(self) -> str:
@@ -63,14 +63,8 @@ def _set_log_level(_snapshot: Snapshot, params: JsonObject, _now: float) -> Json
     return {"before": before, "level": level}
 
 
-LOG_LEVEL = AgentCommand(
-    "log_level",
-    _set_log_level,
-    "set the log level from now on",
-    (Param("level", "string", ", ".join(_LEVELS), required=True),),
-    changes=True,
-    needs_snapshot=False,
-)
+_LEVEL: Final = Param("level", "string", ", ".join(_LEVELS), required=True)
+LOG_LEVEL = AgentCommand("log_level", _set_log_level, "set the log level from now on", (_LEVEL,), changes=True)
 
 
 def _stacks(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
@@ -86,7 +80,7 @@ def _stacks(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject
     return {"threads": sorted(threads, key=lambda each: str(each["thread"]))}
 
 
-STACK_DUMP = AgentCommand("stack_dump", _stacks, "the stack of every thread", needs_snapshot=False)
+STACK_DUMP = AgentCommand("stack_dump", _stacks, "the stack of every thread")
 
 
 _OLD_SECONDS = 15.0
@@ -104,7 +98,7 @@ def _command(name: str, question: Question) -> AgentCommand:
         document: JsonObject = encoded(kind() if reply is None else reply, now - snapshot.published_at)
         return document
 
-    return AgentCommand(name, answer, question.summary)
+    return AgentCommand(name, answer, question.summary, needs_snapshot=True)
 
 
 ANSWERED: Final = {name: _command(name, each) for name, each in QUESTIONS.items() if name not in ("ping", "describe")}
@@ -118,7 +112,7 @@ def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentComman
         return document
 
     summary = QUESTIONS["describe"].summary
-    table["describe"] = AgentCommand("describe", answer, summary, deadline_ms=1000, needs_snapshot=False)
+    table["describe"] = AgentCommand("describe", answer, summary, deadline_ms=1000)
     return table
 
 
@@ -127,20 +121,9 @@ def _described(command: AgentCommand) -> Method:
 
 
 def _ping(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:
-    worker = snapshot.worker
-    document: JsonObject = encoded(
-        PingReply(
-            os.getpid(),
-            worker.name,
-            __version__,
-            worker.state,
-            worker.batches_total,
-            _lag(snapshot, now),
-            snapshot.progress,
-            None if taken_at is None else max(now - taken_at, 0.0),
-            worker.waiting_for,
-        )
-    )
+    worker, age = snapshot.worker, None if taken_at is None else max(now - taken_at, 0.0)
+    known = os.getpid(), worker.name, __version__, worker.state, worker.batches_total
+    document: JsonObject = encoded(PingReply(*known, _lag(snapshot, now), snapshot.progress, age, worker.waiting_for))
     return document
 
 
@@ -156,7 +139,7 @@ def _lag(snapshot: Snapshot, now: float) -> int | None:
     return total if partitions else None
 
 
-PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000, needs_snapshot=False)
+PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000)
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
@@ -208,22 +191,14 @@ class SeekPartition(AgentOperation):
 
 
 def operation_commands(inbox: Inbox, *kinds: type[AgentOperation]) -> dict[str, AgentCommand]:
-    cancel = AgentCommand(
-        "cancel",
-        _outcome(inbox.cancel),
-        "cancel an operation that has not begun, and report the outcome",
-        (_ID,),
-        changes=True,
-        needs_snapshot=False,
-    )
+    summary = "cancel an operation that has not begun, and report the outcome"
+    cancel = AgentCommand("cancel", _outcome(inbox.cancel), summary, (_ID,), changes=True)
     accepted = [accepting(inbox, kind) for kind in kinds]
     return {each.name: each for each in (*accepted, outcome_command(inbox), cancel, LOG_LEVEL, STACK_DUMP)}
 
 
 def outcome_command(inbox: Inbox) -> AgentCommand:
-    return AgentCommand(
-        "operation", _outcome(inbox.outcome), "the outcome of an operation", (_ID,), needs_snapshot=False
-    )
+    return AgentCommand("operation", _outcome(inbox.outcome), "the outcome of an operation", (_ID,))
 
 
 def accepting(inbox: Inbox, kind: type[AgentOperation]) -> AgentCommand:
@@ -236,7 +211,7 @@ def accepting(inbox: Inbox, kind: type[AgentOperation]) -> AgentCommand:
         return {"accepted": True}
 
     summary = (kind.__doc__ or "").partition("\n")[0]
-    return AgentCommand(kind.rpc, answer, summary, (_ID, _UNTIL, *params), changes=True, needs_snapshot=False)
+    return AgentCommand(kind.rpc, answer, summary, (_ID, _UNTIL, *params), changes=True)
 
 
 def _outcome(find: Callable[[str], Outcome | None]) -> Answer:

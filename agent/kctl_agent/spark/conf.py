@@ -25,17 +25,7 @@ LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.prop
 STOP_SECONDS = 10
 POLLING_MS = 50
 """Spark's pause before it asks the brokers again. Its default of 10 ms keeps a core busy at rest."""
-MALLOC_CONF = {
-    "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
-    "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-}
-"""Lets a task's Python keep the memory of one Arrow batch for the next: a batch takes 3 % less time (`man 3 mallopt`,
-benchmarks/README.md). Only glibc reads it."""
-CHECKPOINT_FILES = {
-    "spark.sql.streaming.checkpointFileManagerClass": (
-        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-    )
-}
+CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Without its native library, Hadoop starts `readlink` and `chmod` processes: twelve for the two log entries of a batch
 by default, four with this class, which saves 0.1 s (benchmarks/README.md)."""
 KEPT_JOBS = 20
@@ -79,17 +69,14 @@ class SparkSettings:
 
     @classmethod
     def of(cls, given: dict[str, Any], name: str, scratch_dir: Path) -> SparkSettings:
-        import_dir, storage = given["import_dir"], given["storage"]
-        return cls(
-            **{
-                **{name: value for name, value in given.items() if name != "storage"},
-                "name": name,
-                "scratch_dir": scratch_dir,
-                "jars": tuple(given["jars"]),
-                "object_store": None if storage is None else ObjectStore.of(storage),
-                "import_dir": None if import_dir is None else Path(import_dir),
-            }
-        )
+        given = dict(given)
+        import_dir, storage = given["import_dir"], given.pop("storage")
+        made = {
+            "jars": tuple(given["jars"]),
+            "object_store": None if storage is None else ObjectStore.of(storage),
+            "import_dir": None if import_dir is None else Path(import_dir),
+        }
+        return cls(name=name, scratch_dir=scratch_dir, **{**given, **made})
 
 
 def use_this_python(of_executors: str | None = None) -> None:
@@ -118,8 +105,11 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.python.daemon.module": "kctl_agent.worker.query.daemon",
         # Otherwise `python -m` searches the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
-        **MALLOC_CONF,
-        **CHECKPOINT_FILES,
+        # A task's Python keeps the memory of one Arrow batch for the next, which saves 3 % of a batch's time (`man 3
+        # mallopt`, benchmarks/README.md). Only glibc reads these.
+        "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
+        "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
+        "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
         **_kept_consumers(memory_exits(settings)),
         **_history(settings),
         **_sharing(settings),
@@ -152,15 +142,8 @@ def _history(settings: SparkSettings) -> dict[str, str]:
     """Returns properties that limit how many finished jobs, stages and queries Spark keeps (default: 1,000 of each)."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
-    return dict.fromkeys(
-        (
-            "spark.ui.retainedJobs",
-            "spark.ui.retainedStages",
-            "spark.ui.retainedDeadExecutors",
-            "spark.sql.ui.retainedExecutions",
-        ),
-        str(KEPT_JOBS),
-    ) | {"spark.ui.retainedTasks": str(KEPT_TASKS)}
+    names = ("ui.retainedJobs", "ui.retainedStages", "ui.retainedDeadExecutors", "sql.ui.retainedExecutions")
+    return {f"spark.{name}": str(KEPT_JOBS) for name in names} | {"spark.ui.retainedTasks": str(KEPT_TASKS)}
 
 
 def memory_exits(settings: SparkSettings) -> Path:

@@ -55,13 +55,8 @@ def open_lake(settings: Settings) -> LakeStorage:
         from kctl_agent.storage.lake.folder.s3 import S3Folder
 
         folder = S3Folder.of(settings)
-    return LakeStorage(
-        folder,
-        partition_by=settings["partition_by"],
-        target_file_bytes=settings["target_file_bytes"],
-        merge_schema=settings["merge_schema"],
-        limits=StorageLimits.of(settings),
-    )
+    options = {name: settings[name] for name in ("partition_by", "target_file_bytes", "merge_schema")}
+    return LakeStorage(folder, **options, limits=StorageLimits.of(settings))
 
 
 def _need_packages(uri: str) -> None:

@@ -136,9 +136,7 @@ def test_an_answer_carries_its_id_its_sender_and_its_age(snapshot: Snapshot) -> 
     id_=st.none() | st.text(max_size=100), result=st.dictionaries(st.text(), st.integers() | st.text()), name=st.text()
 )
 def test_the_reply_is_the_one_that_messages_describes(id_: str | None, result: JsonObject, name: str) -> None:
-    dispatcher = Dispatcher(
-        name, {"echo": AgentCommand("echo", lambda *_: result, "", needs_snapshot=False)}, FaultCounters(LOG, name)
-    )
+    dispatcher = Dispatcher(name, {"echo": AgentCommand("echo", lambda *_: result, "")}, FaultCounters(LOG, name))
     frame: JsonObject = {"role": 1, "rpc": "echo", "method": "getEcho", "id": id_}
 
     reply = dispatcher.reply_to(frame, 0.0)

@@ -28,7 +28,6 @@ BIG = AgentCommand(
     lambda _snapshot, params, _now: {"text": "x" * params["size"]},
     "for this test",
     (Param("size", "integer", ""),),
-    needs_snapshot=False,
 )
 WITH_BIG = COMMANDS | {"big": BIG}
 SHORT_SECONDS = 0.2
@@ -118,7 +117,7 @@ def test_for_a_slow_reader_one_reply_is_held_and_all_come_in_order_in_the_end(be
         made.append(1)
         return {"text": "x" * 1_000_000}
 
-    bench.serve(commands=COMMANDS | {"big": AgentCommand("big", make, "", needs_snapshot=False)})
+    bench.serve(commands=COMMANDS | {"big": AgentCommand("big", make, "")})
     slow, good = bench.connect(), bench.connect()
     asked = [str(number) for number in range(30)]
 

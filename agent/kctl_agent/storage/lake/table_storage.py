@@ -114,15 +114,10 @@ class TableStorage(OffsetStore):
 
     def stats(self) -> TableStats:
         """Returns limits, free space and the table's last count; does not wait for a commit."""
-        free = self.folder.free()
-        return TableStats(
-            self.limits,
-            None if free is None else replace(free, minimum=self.limits.min_free_bytes),
-            self.counter.last(),
-            0,
-            self.table.commits_failed,
-            self.table.commits_retried,
-        )
+        free, commits = self.folder.free(), (self.table.commits_failed, self.table.commits_retried)
+        if free is not None:
+            free = replace(free, minimum=self.limits.min_free_bytes)
+        return TableStats(self.limits, free, self.counter.last(), 0, *commits)
 
     def count(self) -> TableCounts:
         with self.table.errors():

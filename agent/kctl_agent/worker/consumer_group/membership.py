@@ -31,15 +31,7 @@ from kctl_agent.rpc.wire import parse_object
 from kctl_agent.worker.consumer_group.commits import PendingCommit, keep_partition_errors, refusal
 from kctl_agent.worker.settings import KafkaSettings
 
-ASSIGNORS: dict[str, type[AbstractPartitionAssignor]] = {
-    assignor.name: assignor
-    for assignor in (
-        RangePartitionAssignor,
-        RoundRobinPartitionAssignor,
-        StickyPartitionAssignor,
-        CooperativeStickyAssignor,
-    )
-}
+ASSIGNORS = (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor, CooperativeStickyAssignor)
 
 
 def leader_announcing(
@@ -57,7 +49,7 @@ def leader_announcing(
     the partition count of each topic.
     """
 
-    stock: Any = ASSIGNORS[name]
+    stock: Any = next(each for each in ASSIGNORS if each.name == name)
 
     class LeaderAnnouncing(stock):  # type: ignore[misc]
         def assign(self, cluster: Any, members: Any) -> Any:

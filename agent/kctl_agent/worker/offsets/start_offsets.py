@@ -75,15 +75,8 @@ class StartOffsets:
         unanswered |= missing
         if not found:
             raise LeaderNotAvailableError(unanswered[min(unanswered)])
-        starts = {
-            tp: decide(
-                at,
-                stored_offsets.get(tuple(tp)),
-                at.log_end if is_latest and tp.topic not in read else at.log_start,
-                self.identity,
-            )
-            for tp, at in found.items()
-        }
+        first = {tp: at.log_end if is_latest and tp.topic not in read else at.log_start for tp, at in found.items()}
+        starts = {tp: decide(at, stored_offsets.get(tuple(tp)), first[tp], self.identity) for tp, at in found.items()}
         decided = Decided(stored_offsets, found, starts, unanswered)
         if decided.moves:
             self._check_unmoved(decided)

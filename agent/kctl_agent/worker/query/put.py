@@ -23,7 +23,7 @@ HEADERS = (
 """JSON, because an array of structs in Arrow made the whole put four times slower, even if every one was null. Renamed
 by a cast, because with `transform` a batch took an eighth longer (benchmarks/README.md)."""
 
-RESULT_SCHEMA = "topic string, partition int, last long, stored long, skipped long, last_timestamp_ms long"
+RESULT_SCHEMA = "topic string, partition int, last long, stored long, last_timestamp_ms long"
 KEEP = "the transform must not change topic or partition"
 MOVED = "the transform must not move records"
 SORTED = "the transform must not sort records"
@@ -74,14 +74,12 @@ class _Progress:
     planned: int
     last: int = -1
     stored: int = 0
-    skipped: int = 0
     last_timestamp: int = -1
 
     def put(self, chunk: Chunk, put: Put) -> None:
         self.last = int(chunk.columns.offsets[-1])
         self.last_timestamp = int(chunk.columns.timestamps[-1])
         self.stored += put.stored
-        self.skipped += put.skipped
 
 
 @dataclass(slots=True)
@@ -127,7 +125,7 @@ def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
     topics = [topic.encode() for topic, _ in progress]
     ends = np.cumsum([0, *map(len, topics)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(topics))]
-    numbers = np.array([(each.last, each.stored, each.skipped, each.last_timestamp) for each in progress.values()])
+    numbers = np.array([(each.last, each.stored, each.last_timestamp) for each in progress.values()])
     columns = [
         pa.Array.from_buffers(pa.string(), len(topics), buffers),
         _numbers(np.array([partition for _, partition in progress], np.int32)),

@@ -210,12 +210,8 @@ class CarefulRun(Run):
             again = self._tried({tp: (offset, offset + 1)})
             if again is None or self.gate.is_set():
                 return True
-        errors = [
-            why.text
-            if is_readable(each.timestamp)
-            else f"TimestampOverflow: {each.timestamp} ms is beyond Spark's range"
-            for each in messages
-        ]
+        overflow = "TimestampOverflow: {} ms is beyond Spark's range"
+        errors = [why.text if is_readable(each.timestamp) else overflow.format(each.timestamp) for each in messages]
         source, end = self.sources[tp], messages[-1].offset + 1
         planned = BatchRange(offset, end, source.version, source.topic_id)
         self._batch_put.give_up(self._session, messages, planned, errors)

@@ -174,15 +174,7 @@ def _plain(rows: pa.Table) -> pa.Table:
 
 def _dead_letter(row: dict[str, Any]) -> DeadLetter:
     headers = tuple((header["key"], header["value"]) for header in row["headers"] or ())
-    message = Message(
-        row["topic"],
-        row["partition"],
-        row["offset"],
-        row["key"],
-        row["value"],
-        row["timestamp"] // 1000,
-        headers,
-        row[TRIES],
-    )
+    known = row["topic"], row["partition"], row["offset"], row["key"], row["value"]
+    message = Message(*known, row["timestamp"] // 1000, headers, row[TRIES])
     [found] = given_up([message], row["error"], None, "none", row["failed_at"] / 1e6)
     return replace(found, id=f"{message.topic}:{message.partition}:{message.offset}")

@@ -36,16 +36,8 @@ def compaction_actions(
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)
     yield from _transactions(transactions)
     for each in removed:
-        yield {
-            "remove": {
-                "path": each.path,
-                "deletionTimestamp": now_ms,
-                "dataChange": is_delete,
-                "extendedFileMetadata": True,
-                "partitionValues": dict(each.partition_values),
-                "size": each.size,
-            }
-        }
+        more = {"deletionTimestamp": now_ms, "dataChange": is_delete, "extendedFileMetadata": True}
+        yield {"remove": _file(each, each.path) | more}
     for file in added:
         yield _add(file, is_change=False)
 
@@ -61,13 +53,9 @@ def _transactions(numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
 
 
 def _add(file: DataFile, *, is_change: bool) -> dict[str, Any]:
-    return {
-        "add": {
-            "path": quote(file.path, safe=SAFE),
-            "partitionValues": dict(file.partition_values),
-            "size": file.size,
-            "modificationTime": file.modified_ms,
-            "dataChange": is_change,
-            "stats": file.stats,
-        }
-    }
+    more = {"modificationTime": file.modified_ms, "dataChange": is_change, "stats": file.stats}
+    return {"add": _file(file, quote(file.path, safe=SAFE)) | more}
+
+
+def _file(file: DataFile | TableFile, path: str) -> dict[str, Any]:
+    return {"path": path, "partitionValues": dict(file.partition_values), "size": file.size}

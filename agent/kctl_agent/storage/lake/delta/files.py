@@ -216,16 +216,9 @@ def _read_file(folder: Folder, file: FolderFile) -> DataFile:
         known = [stats for stats, group in zip(every, groups, strict=True) if _has_values(stats, group)]
         if is_ordered(metadata, number) and (bounds := _bounds(known)) is not None:
             least[name], greatest[name] = bounds
-    return DataFile(
-        f"{folder.name}/{file.name}",
-        file.size,
-        int(file.modified * 1000),
-        dict(_partition_values(file.name.split("/")[:-1])),
-        metadata.num_rows,
-        nulls,
-        least,
-        greatest,
-    )
+    path, modified_ms = f"{folder.name}/{file.name}", int(file.modified * 1000)
+    partition_values = dict(_partition_values(file.name.split("/")[:-1]))
+    return DataFile(path, file.size, modified_ms, partition_values, metadata.num_rows, nulls, least, greatest)
 
 
 def _has_values(stats: Any, group: Any) -> bool:

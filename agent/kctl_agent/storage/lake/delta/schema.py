@@ -115,16 +115,12 @@ def _fields(
     given = {field["name"].lower(): field for field in wanted}
     known = {field["name"].lower() for field in there}
     left_out += [f"{place}.{field['name']}" for field in wanted if field["name"].lower() not in known]
-    return [
-        {
-            **field,
-            "nullable": True,
-            "type": _fitted(field["type"], found["type"], f"{place}.{field['name']}", left_out)
-            if (found := given.get(field["name"].lower()))
-            else field["type"],
-        }
-        for field in there
-    ]
+    made: list[dict[str, Any]] = []
+    for field in there:
+        found, part = given.get(field["name"].lower()), f"{place}.{field['name']}"
+        type_ = _fitted(field["type"], found["type"], part, left_out) if found else field["type"]
+        made.append({**field, "nullable": True, "type": type_})
+    return made
 
 
 def _text(type_: Any) -> str:
