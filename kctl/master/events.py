@@ -1,4 +1,4 @@
-"""Keeps the fleet's latest events, counts all, and wakes listeners. Finds the events between two snapshots."""
+"""Keeps the fleet's latest events, counts all events, and wakes listeners. Finds the changes between two snapshots."""
 
 import asyncio
 from collections import Counter, deque
@@ -17,7 +17,7 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 class EventFeed:
     """The fleet's events, numbered from 1. Belongs to one event loop. Kinds: `verdict`, `state`, `restart`,
-    `rebalance`, `status`, `operation`, `advice`, or an agent's own (`rewound`, `records_lost`, …)."""
+    `rebalance`, `status`, `operation`, `advice`, and those that agents report (`rewound`, `records_lost`, …)."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
@@ -49,12 +49,11 @@ class EventFeed:
         return [(its, event) for its, event in self._events if its > number]
 
     def marks(self, since: float, until: float) -> list[Event]:
-        """Returns rebalances, restarts, operations and resets between two Unix times. These are kept longer than other
-        events."""
+        """Returns events between two Unix times, except `verdict`, `state` and `status`, which are not kept as long."""
         return [event for event in self._marks if since <= event.at <= until]
 
     async def wait_beyond(self, collections: int) -> int:
-        """Waits until there were more than `collections` collections; returns their number."""
+        """Waits until the number of collections exceeds `collections`; returns it."""
         while self.collections <= collections:
             await self._changed.wait()
         return self.collections
@@ -136,8 +135,7 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """Returns an event for each partition whose status has changed, if the old or the new status means trouble; at most
-    `_MOST_EVENTS`, because the verdict's event reports a change of a whole topic."""
+    """Returns at most `_MOST_EVENTS` events, because the verdict's event covers a change of a whole topic."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(

@@ -58,7 +58,7 @@ class Unhealthy:
 
 
 def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
-    """Returns the health after an answer to a ping. An outage excuses a lack of progress."""
+    """Returns the health after an answer to a ping. Being idle, at rest or `waiting_for` something is progress."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total
@@ -80,7 +80,7 @@ def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
 
 
 def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) -> Health:
-    """Records the memory of a process and all that it has started. The first sample after the boot is the boot size."""
+    """Records the memory of a process and all that it has started. The first sample after start-up is `boot_bytes`."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
         boot_bytes = resident_bytes

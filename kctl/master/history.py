@@ -27,7 +27,7 @@ class Ring:
         self._last: int | None = None
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Replaces the subjects. `places` has each subject's previous index, or -1 for a new subject."""
+        """Replaces the subjects. `places` has the former index of each new one, or -1 if it was absent."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -50,7 +50,7 @@ class Ring:
         return self._last is None or since // self.step_seconds > self._last - self.slots
 
     def window(self, place: int, since: float, until: float) -> tuple[int, Reals, Reals]:
-        """Returns the first step, and the least and greatest values of each metric from that step on."""
+        """Returns the first step's number, and each metric's least and greatest values from that step on."""
         last = self._last or 0
         first = max(int(since // self.step_seconds), last - self.slots + 1)
         steps = np.arange(first, max(min(int(until // self.step_seconds), last), first - 1) + 1)
@@ -58,8 +58,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns the greatest values of the first metric in the last `count` groups of `ratio` steps: a row per group,
-        oldest first."""
+        """Returns the first metric's greatest value in each of the last `count` groups of `ratio` steps: a row per
+        group, oldest first."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -69,8 +69,8 @@ class Ring:
 
 
 class StepRates:
-    """Computes rates of counters between the first snapshots of two steps; over shorter times the rates would jump with
-    each commit."""
+    """Computes rates of counters from one step's first snapshot to the next step's. Over shorter times the rates would
+    jump with each commit."""
 
     def __init__(self, step_seconds: float) -> None:
         self._step_seconds = step_seconds
@@ -212,8 +212,8 @@ class FleetHistory:
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
     def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
-        """Returns each partition's greatest lag in each 15 s of the last 15 minutes, oldest first, from the first known
-        value."""
+        """Returns each partition's greatest lag in each 15 s of the last 15 minutes, oldest first. Omits the time
+        before the first known lag."""
         with self._lock:
             table = self._tables["partition"]
             if not table.places:

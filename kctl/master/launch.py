@@ -186,7 +186,7 @@ def _has_engine(config: Config) -> bool:
 
 def _for_all(config: Config, workers: int) -> str:
     """Returns the engine's Spark master. A local one (`local[k]`) gets k tasks for each worker. If workers call the
-    handler, it gets so many that a slow handler does not block other workers (`kctl_agent.sinker.inline_handler`)."""
+    handler, it gets at least `_WAITING_TASKS`, so that a slow handler does not block other workers."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -195,7 +195,7 @@ def _for_all(config: Config, workers: int) -> str:
 
 
 def _tasks_of_a_batch(config: Config) -> JsonObject:
-    """Returns the Spark setting that gives a batch as many tasks in the engine as in a worker's driver."""
+    """Returns the Spark setting that gives a batch in the engine as many tasks as in a worker's driver."""
     is_local = _LOCAL.fullmatch(config.spark.master) is not None
     return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
@@ -224,8 +224,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """Returns this fleet's or host's random id, because hosts that share a storage may have equal system hostnames.
-    Replaces an id that a power cut has damaged."""
+    """Returns the random id in `data_dir`; makes it if missing, or damaged by a power cut. Hosts that share a storage
+    may have equal system hostnames."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")
@@ -246,8 +246,8 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """Returns the settings with which a worker calls the handler in mode `directly`. In an engine, the worker gets as
-    many tasks at a time as with its own driver."""
+    """Returns the settings for calling the handler in a worker (mode `directly`). In an engine, `slots` allows as many
+    calls at a time as the worker's own driver would have tasks."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

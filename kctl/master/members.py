@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True, eq=False)
 class Members:
-    """The supervised processes and attached applications. An application is attached if its agent has answered at a
+    """The supervised processes and attached applications. An application is attached once its agent has answered at a
     socket in `run_dir`; if silent, it counts as failed until its socket or process is gone. Belongs to one event
     loop."""
 
@@ -51,7 +51,7 @@ class Members:
             raise BadParams(f"there is no worker, sinker or application {printable_name(name)}; there are {listed}")
 
     def concerned(self, sockets: Mapping[str, Path], rpc: str) -> dict[str, Path]:
-        """Returns the sockets of the processes that can answer the question."""
+        """Returns the sockets of the processes that can answer `rpc`."""
         kinds, asked = self._kinds(), QUESTIONS[rpc].kinds
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
@@ -73,7 +73,7 @@ class Members:
         return FanOut(outcome.answers, failed, tuple(stopped))
 
     async def _is_missed(self, failure: Failed) -> bool:
-        """Whether the failed agent is an attached one. If its process has ended, forgets it and removes its files."""
+        """Whether the failed agent is attached. If its process has ended, first removes its files and forgets it."""
         name = failure.sender
         # Only if no process listens, because the pid of a process in another container means nothing here.
         with suppress(TimeoutError):

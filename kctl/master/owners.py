@@ -23,9 +23,9 @@ def owners(
     others: Mapping[tuple[str, int], str] | None = None,
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
-    """Returns a function that finds the owner of a partition, from the partition, its worker, and its number of
-    messages behind an open transaction. `members` is the coordinator's count, if it answered; `others` comes from
-    `read_elsewhere`; `transaction_seconds` is how long transactions have been open."""
+    """Returns a function that finds the owner of a partition from the partition, its worker, and the number of messages
+    behind an open transaction. `members`: the group's size, if the coordinator answered; `others`: from
+    `read_elsewhere`; `transaction_seconds`: how long transactions have been open."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -62,9 +62,9 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Returns which worker of another host, such as `node-2/worker-0`, reads each partition. The group's coordinator
-    reports this, so all hosts agree. A dead worker keeps its partitions until its session expires; then, if its host is
-    gone too, this host judges them."""
+    """Maps each partition that another host reads to its worker, such as `node-2/worker-0`. All hosts agree, because
+    they ask the group's coordinator, which lists a dead worker until its session expires. If its host has been gone for
+    that long, this host judges the partitions."""
     if hosts is None:
         return {}
     present = {

@@ -153,7 +153,7 @@ def _collapse(file: BinaryIO, size: int) -> bool:
 
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
-    """Copies the last lines to `older` too, then empties the file. Loses lines written in between."""
+    """Appends the lines after `begin` to `older`, then empties the file. Loses lines written in between."""
     with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)
@@ -229,8 +229,7 @@ async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
     """Kills the processes of a session; with `mark`, only those started with it and their children. Repeats this for up
-    to `seconds`, because a process may fork meanwhile. Returns how many were killed, and surviving pids with the
-    reason."""
+    to `seconds`, because a process may fork meanwhile. Returns the number killed, and why others survive, by pid."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):

@@ -83,8 +83,8 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """`given_up` is called when the process is fatal. `stalled_from_start` is called, with the time of the last
-        progress, if a process that has never finished a batch stalls."""
+        """Calls `given_up` when the process enters the state `fatal`. If it stalls and has never finished a batch,
+        calls `stalled_from_start` with the time of its last progress."""
         self.launch = launch
         self.policy = policy
         self._probe = probe

@@ -192,8 +192,8 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask again: the result is old or incomplete, or `shown_by` has changed, and perhaps the answer. If
-        an agent's release does not know the question, that does not make the result incomplete."""
+        """Whether to ask again: the result is old or incomplete, or `shown_by` has changed, so the answer may have too.
+        An agent whose release does not know the question does not make the result incomplete."""
         result = self._result
         return (
             result is None

@@ -211,7 +211,7 @@ def cause(code: int) -> str:
 
 def why(code: int, last_line: str | None) -> str:
     """Returns why a process has ended: the last line of its log, where kctl's processes write the reason, or else the
-    exit code. After a signal, the line counts only if it is an error."""
+    exit code. After a signal, adds the line only if it looks like an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):

@@ -145,12 +145,12 @@ class FleetSnapshot:
 
     @property
     def stale_after_seconds(self) -> float:
-        """The age above which offsets do not show a current lag."""
+        """The age above which an offset is stale."""
         return inf if self.brokers is None else self.brokers.stale_after_seconds
 
     @property
     def recent_lag(self) -> LagTotals:
-        """The total lag, without stale offsets, for views that show no ages."""
+        """The total lag of partitions whose offsets are not stale, for views that show no ages."""
         partitions = self.offset_checker.result
         is_stale, behind = partitions.age_seconds > self.stale_after_seconds, partitions.behind_transaction
         end = np.where(is_stale, ABSENT, partitions.end)
@@ -158,7 +158,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds an agent has been silent or waiting, depending on `what`; otherwise 0."""
+        """Returns how long the condition `what` of `name` has lasted (see `since`), in seconds; otherwise 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

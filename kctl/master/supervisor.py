@@ -147,7 +147,7 @@ class Supervisor:
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all processes at once, but the engine after its workers. Returns when only survivors of SIGKILL are
+        """Stops all processes but the engine together, then the engine. Returns when only survivors of SIGKILL are
         left."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
@@ -186,7 +186,7 @@ class Supervisor:
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """Returns the memory of each worker, including its JVM; a worker without a process is absent."""
+        """Returns the memory of each process, including its children; a name without a process is absent."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -235,7 +235,7 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """Replaces the engine if a worker has stalled since its start, and no worker has finished a batch in this time:
+        """Replaces the engine if a worker has stalled since its start, and no worker has finished a batch since then:
         the engine may be broken."""
         if self.process(name).launch.kind != "worker":
             return

@@ -41,8 +41,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether to maintain the table now. Prefers a quiet time, when the group's `lag` fits in one batch of a
-        worker."""
+        """Whether to maintain the table now: a day after the last run; with many small files after an hour, or as soon
+        as the group's `lag` fits in one batch."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -98,8 +98,8 @@ class TableMaintenance:
             log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Runs the maintenance; returns its exit code and last line. Keeps stdin open, so that the child notices the
-        end of the master. Raises TimeoutError, OSError."""
+        """Returns the child's exit code and last line. Keeps its stdin open, so that it notices the end of the master.
+        Raises TimeoutError, OSError."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command,

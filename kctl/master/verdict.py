@@ -102,7 +102,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
 
 
 def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:
-    """Yields which work this host does for all hosts, if the fleet has several."""
+    """Yields the parts of the work that this host does for all hosts, if the fleet has several."""
     for about, kind in _DOES.items() if snapshot.hosts is not None else ():
         is_for_all = about not in in_trouble and not (kind == "sinker" and snapshot.has_own_storage)
         if is_for_all and any(_trouble(snapshot, *each) is None for each in _supervised(snapshot, kind)):
@@ -190,7 +190,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[Found]:
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """Returns what a worker waits for. Ignores the first seconds of an outage, because a coordinator may be moving."""
+    """Ignores the first seconds of an outage, because a coordinator may be moving."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None

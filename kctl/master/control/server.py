@@ -46,8 +46,8 @@ class SocketLimits:
 
 
 class ControlServer:
-    """Serves `master.sock` on one event loop. `answer` gets well-formed requests, with the sender that the kernel
-    reports; it may raise AgentError or KctlError."""
+    """Serves `master.sock` on one event loop. Calls `answer` with well-formed requests and their sender, as reported by
+    the kernel; it may raise AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None

@@ -161,7 +161,7 @@ class MasterService:
         return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag, storage), age, workers
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
-        """Returns the last collection; the next one if a process has changed since the last."""
+        """Returns the latest snapshot. If a process has changed since, first waits up to `seconds` for the next one."""
         latest = self._verdicts.latest()
         if latest is None or list(map(_seen, latest.supervised)) != list(map(_seen, self._statuses())):
             with suppress(TimeoutError):
@@ -308,7 +308,7 @@ _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Returns the lag of a snapshot at a glance; None without a snapshot. Slow with thousands of partitions."""
+    """Returns a short summary of a snapshot's lag; None without a snapshot. Slow with thousands of partitions."""
     if snapshot is None:
         return None
     lag = snapshot.recent_lag

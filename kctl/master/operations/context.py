@@ -54,7 +54,7 @@ async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseEx
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Runs all coroutines until each has ended, and returns the results. Raises OperationUnknown if a coroutine did,
+    """Runs all coroutines until each has ended, and returns the results. Raises OperationUnknown if any of them did,
     otherwise the first error."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
@@ -158,8 +158,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun the operation")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Sends a process its pauses, waits until they apply, and returns a report. A process that is not running
-        gets them at its start."""
+        """Sends a process its pauses, waits until they apply, and returns its name. If it is not running, returns its
+        state; it gets them at its start."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -193,8 +193,8 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Sends these processes the pauses that remain after an operation was abandoned. Raises OperationUnknown if a
-        process does not answer."""
+        """After an abandoned operation, sends these processes the pauses that are still stored. Raises OperationUnknown
+        if a process does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=_ANSWER_SECONDS)
@@ -229,8 +229,8 @@ class Context:
         self.supervisor.reconfigure(launches, supervision_policies(config))
 
     async def file_changed(self) -> str:
-        """Returns `; kctl.toml has changed since: …` if the file has settings that a starting process would not get,
-        otherwise ""."""
+        """Returns `; kctl.toml has changed since: …` if the file differs from the settings that a process gets at its
+        start, otherwise ""."""
         name = self.config.path.name
         try:
             found = changes(self.config, await asyncio.to_thread(self.reread))
@@ -241,10 +241,10 @@ class Context:
         return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
-        """Waits until the supervisor and the agent report that a new incarnation, after `before`, is up.
+        """Waits until an incarnation after number `before` is running, and its agent reports that it is ready.
 
-        Raises OperationRefused if the supervisor stops or no longer restarts the process. Raises OperationUnknown if
-        the operation is given up, or if the previous process survives SIGKILL, which delays the new one.
+        Raises OperationRefused if the process becomes `stopped` or `fatal`. Raises OperationUnknown if the operation is
+        given up, or if the previous process survives SIGKILL, which delays the new one.
         """
         with goes_on(f"{process.name} is restarted"):
             await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))

@@ -55,8 +55,8 @@ def with_host(params: JsonObject) -> JsonObject:
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class FleetOperation:
-    """The base of operations: a subclass's fields are parameters, its docstring is the help text. While an `is_long`
-    operation runs, the caller gets its id. An operation without `changes` is a question."""
+    """The base of operations: a subclass's fields are parameters, its docstring is the help text. A caller of an
+    `is_long` operation gets its id at once. An operation without `changes` only reads."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
@@ -89,7 +89,7 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns the parameters for each host, in order. Raises KctlError."""
+        """Returns each host's parameters, in the order of execution. Raises KctlError."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
 

@@ -47,8 +47,7 @@ class OnHosts:
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
         """Executes the operation on a host or on all. If cancelled, cancels it on the executing host. Raises
-        OperationRefused or OperationFailed, with what was done, if the operation has ended, and OperationUnknown if it
-        may still run."""
+        OperationUnknown if it may still run, otherwise OperationRefused, or OperationFailed with what was done."""
         if host != ALL_HOSTS:
             return await self._on_one(host, params)
         leader = self.hosts.leader

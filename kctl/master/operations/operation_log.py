@@ -77,8 +77,8 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Starts an operation, and returns it at its end or after `wait_seconds`; returns a long operation at once.
-        Raises UnknownMethod, BadParams, or OperationRefused if it conflicts with a running one or is impossible."""
+        """Starts an operation; returns it at its end or after `wait_seconds` (at most 0.2 s for a long one). Raises
+        UnknownMethod, BadParams, or OperationRefused if it conflicts with a running one or is impossible."""
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -115,8 +115,8 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Lists and audits an operation that another part executes. Returns a function that reports its progress and
-        end. Calls `stop` if the operation is cancelled."""
+        """Lists and audits an operation that runs outside this log. Returns a function to report its progress and end.
+        Calls `stop` if the operation is cancelled."""
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -132,7 +132,7 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """Cancels an operation and reverts what can be reverted; the operation's end reports the rest. Raises
+        """Cancels an operation, which then reverts what it can; its final text reports the rest. Raises
         NoSuchOperation, OperationRefused."""
         operation = self.find(id_)
         if operation.state != "running":
