@@ -32,7 +32,7 @@ def host_and_name(process: str) -> tuple[str, str]:
 
 
 def moment(unix_seconds: float) -> str:
-    """Formats a time: `2026-11-22T10:04:02Z`, the same on every host, and accepted by `--to` and `--time`."""
+    """Formats a time: `2026-11-22T10:04:02Z`, on every host. `--to` and `--time` accept this form."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
 
 

@@ -1,5 +1,5 @@
-"""Finds the fleet: `-c`, or `KCTL_CONFIG`, or `./kctl.toml`, or this user's running one. A master registers itself in a
-folder of its user. Readers of the folder remove entries of dead masters."""
+"""Finds the fleet: that of `-c`, `KCTL_CONFIG` or `./kctl.toml`, or this user's only running one. A master registers
+itself in a folder of its user. Readers of the folder remove entries of dead masters."""
 
 import contextlib
 import json
@@ -92,8 +92,8 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
     """Returns the fleet of `-c` (`config`), KCTL_CONFIG or the working directory, or the only running one.
 
-    Finds a running fleet by the path of its configuration without reading the file, which may be broken by now. Raises
-    ConfigError, NoSocketFile (none named, none running), UsageError (none named, several running).
+    Does not read a running fleet's configuration, which may be broken by now. Raises ConfigError, PathError,
+    NoSocketFile (none named, none running), UsageError (none named, several running).
     """
     path = named(config, env)
     try:

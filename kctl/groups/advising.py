@@ -1,5 +1,5 @@
-"""Advises on groups of other clients from their offsets alone. How much a member can do is known only while all members
-are busy."""
+"""Advises on groups of other clients from their offsets alone. These show how much a member can do only while all
+members are busy."""
 
 from threading import Lock
 
@@ -27,7 +27,7 @@ class GroupAdvisers:
         self._watched: dict[tuple[str, str], _Watched] = {}
 
     def prepare(self, clusters: Clusters) -> None:
-        """Passes a new collection to the watched groups."""
+        """Updates the advice on the watched groups from new snapshots."""
         with self._lock:
             for cluster in clusters.clusters if self._watched else ():
                 for group in cluster.groups:
@@ -83,8 +83,8 @@ class _Watched:
         )
 
     def _watch(self, at: float, end: Reals, committed: Reals, members: int, cycle: float) -> None:
-        """Adds one collection. Counts commits as work only if in all active partitions messages have waited for longer
-        than a cycle."""
+        """Adds the offsets of one snapshot. Counts commits as work only if messages in every active partition have
+        waited for longer than a cycle."""
         before, self._before = self._before, (at, end, committed)
         if before is None or len(before[1]) != len(end):
             return

@@ -1,4 +1,4 @@
-"""Caches what the brokers report on a fleet's group in parts, each with its age. No event loop waits for a broker.
+"""Caches what the brokers report on a fleet's group; each part has its own age. No event loop waits for a broker.
 
 During an outage, offsets keep their old values and get older; they never become zeros. A part that failed, or a
 partition without an answer, does not affect others.
@@ -79,8 +79,8 @@ class BrokerCache:
         interval_seconds: float = 1.0,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
-        """`interval_seconds` is the time between calls of `refresh`. `reset` decides where the group begins without a
-        commit."""
+        """`interval_seconds` is the time between calls of `refresh`. `reset` decides where the group begins in a
+        partition without a commit."""
         self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
         self._interval_seconds = interval_seconds
         self._kept_interval_seconds = 0.0
@@ -127,8 +127,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits for at most `timeout_seconds`. A longer poll continues in the background; until it
-        ends, later calls return at once."""
+        """Polls again and waits for at most `timeout_seconds`; a longer poll continues in the background. Returns at
+        once during a poll, and during the back-off after a failed one."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())
@@ -137,7 +137,7 @@ class BrokerCache:
                 await asyncio.shield(self._running)
 
     def snapshot(self) -> BrokerSnapshot:
-        """Returns every partition with the age of its oldest part. For any thread."""
+        """Returns every partition, with the age of its older offsets: committed or log. For any thread."""
         partitions = replace(self._partitions, now=self._clock())
         return BrokerSnapshot(partitions, self._group, self.nothing_known.reset, self._assigned)
 
@@ -157,7 +157,7 @@ class BrokerCache:
         return max(_STALE_INTERVALS * interval, _SHORTEST_STALE_SECONDS)
 
     async def close(self) -> None:
-        """Closes the connections. Waits for a running poll, but at most a few request time-outs."""
+        """Waits for a running poll, at most a few request time-outs, and closes the connections."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
@@ -197,7 +197,7 @@ class BrokerCache:
         return self._known.partitions(now, lambda _: False)
 
     def _answered(self, at: float) -> None:
-        """Measures the interval between two polls without a failure, limited in case a broker hung."""
+        """Measures the real interval between successive polls, at most 5 s, in case a broker hung."""
         if self._answered_at is not None and self._failures == 0:
             self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
         self._answered_at = at

@@ -1,4 +1,4 @@
-"""Collects a cluster: takes snapshots periodically on its own thread; a scrape reads the latest. Each cluster has its
+"""Takes snapshots of a cluster's groups periodically on its own thread; a scrape reads the latest. Each cluster has its
 own collector, so that a silent cluster does not delay others."""
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class ClusterCollector:
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
     async def adopt(self, other: ClusterCollector) -> None:
-        """Takes over the settings of `other`, which has never run, but keeps the knowledge about the groups.
+        """Takes over the settings of `other`, which has never run, but keeps what it knows about the groups.
 
         Stop `run` first. Waits for a running poll, and closes `other`.
         """
@@ -114,7 +114,7 @@ class ClusterCollector:
         await other.close()
 
     async def close(self) -> None:
-        """Closes the connections. Waits for a running poll, but at most a few request time-outs."""
+        """Waits for a running poll, at most a few request time-outs, and closes the connections."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -232,10 +232,11 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
 
 @lru_cache(_KEPT_OWNERS)
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """Returns an owner that stands for a group. Cached, because comparing the same object is fast.
+    """Returns an owner that stands for all members of a group. Cached, so that equal groups share one object, which is
+    fast to compare.
 
-    If the coordinator knows neither protocol type nor members, clients choose partitions themselves, and the number of
-    members is unknown.
+    If a group has neither a protocol type nor members, its clients choose partitions themselves, and their number is
+    unknown.
     """
     if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)
@@ -265,12 +266,11 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """Returns the latest snapshot by cluster, in the order of the settings; None before the end of the first
-        poll."""
+        """Returns each cluster's latest snapshot, in the order of the settings; None until its first poll has ended."""
         return {cluster: each.latest() for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """Returns the latest snapshots as one object; a new snapshot of any cluster gives a new object."""
+        """Returns the latest snapshots as one object, which is the same until a cluster has a new snapshot."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
@@ -278,7 +278,7 @@ class Collectors:
         return whole
 
     def describe(self, cluster: str, group: str) -> Group:
-        """Asks the cluster's brokers for a group and its members. Blocks; for any thread. Raises KctlError."""
+        """Asks the brokers for a group and its members. Blocks; for any thread. Raises KctlError."""
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
@@ -290,8 +290,8 @@ class Collectors:
     async def use(self, prepared: Prepared) -> None:
         """Collects the prepared clusters from now on.
 
-        Unchanged clusters continue. If only the settings for collecting or judging changed, the knowledge about the
-        groups stays. Closes other collectors, which takes a few request time-outs if brokers hang.
+        Unchanged clusters continue. A changed cluster with the same servers keeps what is known about its groups.
+        Closes all other collectors, which takes a few request time-outs if brokers hang.
         """
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
@@ -307,11 +307,11 @@ class Collectors:
             await asyncio.gather(*work)
 
     async def until_failed(self) -> None:
-        """Waits until a collector ends by itself, which only a bug can cause."""
+        """Waits until a collector ends by itself, because of a bug."""
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Closes all collectors. Waits for running polls, but at most a few request time-outs."""
+        """Closes all collectors, after their running polls."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:

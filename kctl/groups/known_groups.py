@@ -1,8 +1,8 @@
 """The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
 
-Without a new answer, old values stay until they are too old. A fleet's own group keeps every partition of its topics,
-even with old values, because workers report newer ones. A checkpoint keeps every partition too; a partition has no lag
-if its log does not exist, ends before the offset, or is in another cluster.
+Without a new answer, old values stay until they are too old. A fleet's own group always has every partition of its
+topics, even with old values, because workers report newer ones. A checkpoint also keeps all its partitions. Such a
+partition has no lag if its log does not exist, ends before the offset, or is in another cluster.
 """
 
 import re
@@ -54,8 +54,8 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """Replaces the committed offsets. `same` has one object for each partition, to save memory if many groups
-        read it."""
+        """Replaces the committed offsets. `same` maps each partition to the one object that all groups use, to save
+        memory."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))
@@ -66,7 +66,7 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Replaces the committed offsets, and adds every other partition of the topics. If `committed` is None, the
+        """Replaces the committed offsets, and adds the topics' partitions without one. If `committed` is None, the
         brokers did not answer: old offsets stay, except those of `gone` topics."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
@@ -129,8 +129,8 @@ class KnownGroups:
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own` is a fleet's group; it is then the only group, and has every partition. `reset` decides where lag
-        begins without a commit."""
+        """`own`: a fleet's group, which is then the only one and has every partition of its topics. `reset` decides
+        where lag begins without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
         self.groups: dict[str, KnownGroup] = (
@@ -173,11 +173,11 @@ class KnownGroups:
         return None if is_stale else group.members
 
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
-        """Returns each group's committed partitions, sorted. Leaves out groups whose offsets are too old, and
+        """Returns the partitions with a commit, sorted by group. Leaves out groups whose offsets are too old, and
         partitions that do not exist, unless a checkpoint names them.
 
         If the log is unknown, or its last report is too old, end and lag are unknown. If `reads_committed` is true for
-        a group, its lag counts to the last stable offset.
+        a group, its lag ends at the last stable offset.
         """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
@@ -274,8 +274,7 @@ def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
 
 
 def _of_shares(first: Ints, end: Ints, share_lag: Ints | None) -> Ints:
-    """Returns the offsets from which lag is counted. For share groups they result from the lag that the coordinator
-    reported."""
+    """Returns the offsets from which lag is counted. For share groups, this is the end minus the coordinator's lag."""
     return first if share_lag is None else np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, first)
 
 
@@ -316,8 +315,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns a function that maps a group's name to the detail of its series, by the patterns of `[exporter]`. Raises
-    ValueError."""
+    """Returns a function that maps a group's name to the smallest unit with series, by the patterns of `[exporter]`.
+    Raises ValueError."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:
@@ -329,8 +328,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Limits the number of partitions with series (0: no limit); also returns how many groups lose these series. The
-    largest groups lose them first, so that few groups do."""
+    """Limits the number of partitions with series (0: no limit). Also returns how many groups lose theirs; the largest
+    do first, so that few do."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

@@ -1,5 +1,5 @@
 """Immutable snapshots of groups and clusters, for any thread. A `FleetSnapshot` also has a `GroupSnapshot` of its own
-group, so that the same code shows both."""
+group, so that the same code shows all groups."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -70,7 +70,7 @@ class ClusterSnapshot:
 
     def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
         """Releases the groups in parts, because tens of thousands at once block all other threads for 60 ms. (`at_once`
-        is an argument, because module names may be gone when the interpreter ends.)"""
+        is an argument: module names may be gone when the interpreter ends.)"""
         groups = list(self.groups)
         object.__setattr__(self, "groups", ())
         while groups:
@@ -79,6 +79,6 @@ class ClusterSnapshot:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Clusters:
-    """The last collection of each cluster, in the order of the configuration."""
+    """The last snapshot of each cluster, in the order of the configuration."""
 
     clusters: tuple[ClusterSnapshot, ...]

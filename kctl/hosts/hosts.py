@@ -1,5 +1,5 @@
-"""Asks the other hosts of a fleet, and knows which hosts are present. A master answers another host from its own agents
-only, so there are no loops."""
+"""Asks the other hosts of a fleet, and knows which are present. A master answers another host from its own agents only,
+so that requests cannot loop."""
 
 from __future__ import annotations
 
@@ -91,7 +91,8 @@ class HostsOutcome:
         return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
-        """Returns the replies of all agents, each name with its host. `own` are those of `host`, the host that asks."""
+        """Returns the replies of all hosts' agents, with the host in each name. `own` are the replies of this
+        `host`."""
         answers: list[Answer[Raw]] = []
         failed: list[Failed] = []
         stopped: list[str] = []
@@ -130,7 +131,7 @@ class Hosts:
         self._member.start()
 
     async def close(self) -> None:
-        """Leaves the group of masters and closes connections. Takes a few seconds."""
+        """Leaves the group of masters and closes connections, in a few seconds."""
         await asyncio.to_thread(self._member.close)
         await self._peers.close()
 
@@ -145,8 +146,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the work of all hosts. None if the roster is in doubt, or after the session time without
-        a heartbeat, because another host may lead by then."""
+        """The host that leads the work of all hosts. None if the roster is in doubt, or no heartbeat was answered for
+        the session time: another host may lead by then."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -167,8 +168,8 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Starts an operation on a host and returns its state. Raises AgentUnreachable if nothing was sent, another
-        AgentError if the operation may have begun."""
+        """Starts an operation on a host and returns its state. Raises AgentUnreachable or NotPermitted if nothing was
+        sent, AgentTimeout if the operation may have begun."""
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
@@ -229,7 +230,7 @@ class Hosts:
             raise BadParams(f"there is no host {printable_name(name)}; there are {', '.join(known) or 'none'}")
 
     def forget(self, name: str) -> bool:
-        """Makes all hosts forget a gone host; returns whether a gone host has this name."""
+        """Makes all hosts forget the gone host of this name. Returns False if there is none."""
         found = [each.host for each in self._member.seen.roster.gone if each.host.name == name]
         for host in found:
             self._member.forget(host)
@@ -237,8 +238,8 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks one other host, or all other hosts, for their agents' replies. Raises BadParams if there is no such
-        host."""
+        """Asks one other host, or all others (also gone ones), for their agents' replies. Raises BadParams for an
+        unknown host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen

@@ -2,8 +2,8 @@
 the roster. With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s, and notice a killed one after 7
 s.
 
-Members of the newer protocol (KIP-848) cannot carry a description. A static member would silently fence an older one of
-the same name, and could rejoin without a rebalance, so that other hosts would keep its old address.
+Members of the newer protocol (KIP-848) cannot describe themselves. A static member would silently fence an older one of
+the same name. It could rejoin without a rebalance; other hosts would then keep its old address.
 """
 
 import logging
@@ -42,7 +42,7 @@ _FORGOTTEN_MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A roster and, in monotonic seconds, the coordinator's last answer."""
+    """A roster, and when the coordinator's last answer was requested, in monotonic seconds."""
 
     roster: Roster
     heartbeat_at: float | None = None
@@ -56,8 +56,7 @@ class HostsMember:
     which is replaced, never mutated."""
 
     def __init__(self, access: ClusterAccess, group: str, topic: str, me: Host, forget_seconds: float) -> None:
-        """Prepares the membership. `topic` must exist, because a consumer must subscribe, but kctl neither assigns nor
-        reads it."""
+        """`topic` must exist, because a consumer must subscribe to one; it is neither assigned nor read."""
         self._access = access
         self._group = group
         self._topic = topic
@@ -75,7 +74,7 @@ class HostsMember:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the group with notice to the other hosts. Blocks for a few seconds."""
+        """Leaves the group with notice to other hosts. Blocks for a few seconds."""
         if not self._thread.is_alive():
             return
         self._describe(is_leaving=True)
@@ -136,7 +135,7 @@ class HostsMember:
             self.seen = replace(self.seen, heartbeat_at=heartbeat_at)
 
     def _leave(self, consumer: Any) -> None:
-        """Waits until all members know that this host leaves, so that they do not report it missing."""
+        """Waits until all members know that this host leaves: they must not report it missing."""
         deadline = time.monotonic() + _LEAVE_SECONDS
         while time.monotonic() < deadline:
             self._turn(consumer)
@@ -182,6 +181,6 @@ class HostsMember:
 
 
 def _answered_at(heartbeat: Any) -> float:
-    """Returns when the last heartbeat was sent, or 0 if unanswered. The time of the answer does not count, because a
-    frozen process reads an old answer late."""
+    """Returns when the last heartbeat was sent, or 0 if it is unanswered. The time of the answer does not count,
+    because a process that was frozen reads an old answer late."""
     return float(heartbeat.last_send) if heartbeat.last_receive >= heartbeat.last_send else 0.0

@@ -85,7 +85,7 @@ _DECODERS: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
 
 
 def decoded(kind: type[T], sent: bytes) -> T | None:
-    """Decodes a Host or a Roster. Returns None for invalid bytes, because any client may join the group."""
+    """Decodes a Host or a Roster. Returns None for invalid bytes: any client may join the group."""
     try:
         found: T = _DECODERS[kind].decode(sent)
         return found
@@ -139,8 +139,8 @@ def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], li
     """Returns accepted and rejected hosts. If two hosts share a name or URL, accepts the one already known or, if both
     are new, the older.
 
-    A restarted host never meets its predecessor, because the coordinator ends a rebalance only after the predecessor's
-    session. All hosts must speak the protocol of most hosts; in a tie, the older protocol.
+    A restarted host never meets its former self, because a rebalance lasts until that one's session ends. All hosts
+    must speak the protocol that most speak; in a tie, the older one.
     """
     accepted: list[Host] = []
     refused = []

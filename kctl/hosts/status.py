@@ -50,7 +50,8 @@ def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now
 
 
 def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
-    """Yields all findings, equal ones merged. A finding about work that another host does is at most `degraded`."""
+    """Yields the hosts' own problems, equal ones merged. A problem with work that some host does for all is only
+    `degraded`."""
     done = {about for _, verdict in in_order for about in verdict.works}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for host, verdict in in_order:
@@ -85,8 +86,8 @@ def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is
 
 
 def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
-    """Yields the words for a healthy fleet, with the sums of all hosts' partitions. If the hosts share a storage, takes
-    the number of pending messages from one host."""
+    """Yields the parts of a healthy fleet's reason. Adds up all hosts' partitions; takes the pending messages of a
+    shared storage from one host."""
     counts: Counter[str] = Counter()
     progress: dict[str, str] = {}
     for host, verdict in in_order:
@@ -102,8 +103,8 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Returns the statuses, with each process's name in the fleet. If `age_seconds` is not 0, the host is silent, so
-    the state of its processes is `unknown`."""
+    """Adds the host to each process's name. If `age_seconds` is not 0, the host is silent: the states become
+    `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
         return tuple(named)

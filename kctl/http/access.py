@@ -24,7 +24,7 @@ _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A valid token. It permits reading, and if `may_act` is true also operations."""
+    """A token that permits reading, and if `may_act` is true also operations."""
 
     secret: str = field(repr=False)
     name: str = ""
@@ -87,7 +87,7 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """Who may do what. Changes always need a token; reading needs one unless `is_open`."""
+    """Access rights. Changes always need a token; reading needs one unless `is_open`."""
 
     is_loopback: bool = True
     others_may_read: bool = True
@@ -112,9 +112,9 @@ class AccessRights:
 
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
-    """Returns the access rights of `http`; its paths are relative to `folder`. By default, other users may not read a
-    fleet, because errors may quote messages. Raises ConfigError, also if other hosts can reach the address without a
-    token or TLS."""
+    """Returns the access rights of `http`, whose paths are relative to `folder`. Unless `others_may_read`, other users
+    need a token to read, because errors may quote messages. Raises ConfigError, also if other hosts can reach the
+    address without a token or TLS."""
     is_loopback = address_of(http.host).is_loopback
     tokens = (
         *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),

@@ -31,8 +31,7 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Shares answers between callers: all callers that pass the guard get the same answers. Belongs to one event
-    loop."""
+    """Shares answers to equal requests: all callers that pass the guard may see the same. Belongs to one event loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app

@@ -77,7 +77,7 @@ def error_body(code: str, message: str, retriable: bool) -> JsonObject:
 
 
 def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Returns the response for an error. An agent's error is a 400 if the caller can correct it, otherwise a 503."""
+    """Makes a response. An agent's error is a 400 if the caller can correct it, otherwise a 503."""
     if isinstance(error, KctlError):
         status = error.http_status
     else:
@@ -87,7 +87,7 @@ def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | N
 
 
 def answer_errors_in_one_shape(app: FastAPI) -> None:
-    """Makes all routes of `app` answer errors in the form `Error`. Nothing from a request goes into a log."""
+    """Makes all routes answer errors in the form `Error`. Nothing from a request goes into a log."""
 
     @app.exception_handler(KctlError)
     @app.exception_handler(AgentError)

@@ -113,7 +113,7 @@ class GroupsSource(GroupsView):
     metrics: Callable[[str, str], Awaitable[tuple[bytes, str, bool]]]
 
     def ready(self) -> JsonObject:
-        """Answers `/readyz`. Raises NotReady if a cluster's groups are not known yet."""
+        """Answers `/readyz`. Raises NotReady if a cluster's groups are not yet known."""
         latest = self.latest().items()
         if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
             raise NotReady("; ".join(reasons))
@@ -121,7 +121,7 @@ class GroupsSource(GroupsView):
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """Makes the application of `kctl exporter`, with the same guard as a fleet's."""
+    """Makes `kctl exporter`'s application, with the same guard as a fleet's."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"
@@ -149,7 +149,7 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
     """Returns the one group with this name. Raises UsageError if several clusters have it, GroupMissing if none has,
-    and NotReady if one that was not polled yet may have it."""
+    and NotReady if a cluster not yet polled may have it."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()

@@ -46,8 +46,8 @@ class Streams:
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """Returns a stream that continues after the event `last_event_id`. If the id is another master's, the stream
-        begins with this master's first event; without an id, with the `recent` last events. Raises Busy."""
+        """Returns a stream that continues after the event `last_event_id`. It begins with this master's first event if
+        the id is another master's, and with the `recent` last events without an id. Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -156,8 +156,8 @@ class Api:
         return {"verdict": answer["result"]["verdict"], "workers": answer["result"]["rows"], **beside}
 
     async def shared(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
-        """Returns the result of `work` and its age in seconds. All callers within a second share it, so that many open
-        pages ask the hosts only once."""
+        """Returns the result of `work` and its age in seconds. All callers within a second, or longer if `work` is
+        slow, share it, so that many open pages ask the hosts only once."""
         now = self.source.clock()
         begun_at, until, found = self._shared.get(key, (now, -inf, None))
         if found is None or now > until:

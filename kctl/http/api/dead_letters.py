@@ -121,7 +121,7 @@ class _Grouped(Filter):
 
 
 def _without_nulls(given: Any) -> Any:
-    """Returns `given`. Raises ValueError for a null, because it would match everything."""
+    """Returns `given`. Raises ValueError for a null, which would match everything."""
     if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
         raise ValueError(f"{', '.join(map(str, nulls))}: null is not allowed; leave the parameter out")
     return given
@@ -203,8 +203,8 @@ async def export(request: Request, given: Annotated[Filter, Query()]) -> Respons
     "/requeue", summary="Requeue the dead letters that match a filter, if their number is `count`", responses=_LINES
 )
 async def requeue(request: Request, given: _Change) -> Response:
-    """Puts matching dead letters back into the queue, or with a table passes them to the transform again. Each line has
-    the number `done`; the last has `complete` or an `error`. kctl stops when the caller disconnects."""
+    """Puts matching dead letters back into the queue; with a table, passes them to the transform again. Each line of
+    the answer has the number `done`; the last has `complete` or an `error`. kctl stops when the caller disconnects."""
     return await _changed(request, "requeue", given)
 
 
@@ -224,7 +224,7 @@ async def delete(request: Request, given: _Change) -> Response:
     responses=_LINES,
 )
 async def send(request: Request, given: _Sent) -> Response:
-    """Sends at least once, and removes a dead letter after the brokers have acknowledged it. The header
+    """Sends at least once, and deletes a dead letter when the brokers have acknowledged it. The header
     `kctl-dead-letter` is the same at every try. Returns the same lines as `requeue`."""
     return await _changed(request, "send", given, given.to)
 

@@ -32,7 +32,7 @@ class ListParams:
 
 
 def after_of(key: Key) -> Any:
-    """Declares the parameter `after` of a list that is sorted by this key."""
+    """Declares the parameter `after` for lists sorted by `key`."""
     text = "Rows after this one: `next` of the previous page."
     return Query(max_length=1000, pattern=key.pattern, description=text)
 

@@ -97,7 +97,7 @@ async def log(
     process: str,
     after: Annotated[int | None, Query(ge=0, description="`next` of the previous answer.")] = None,
 ) -> JSONResponse:
-    """Returns log `text` of complete lines. `is_continued` is false if the text does not follow the previous answer,
+    """Returns complete lines of the log as `text`. `is_continued` is false if they do not follow the previous answer,
     for example after a rotation."""
     api = api_of(request)
     supervised, process = api.latest().supervised, api.own_name(process)

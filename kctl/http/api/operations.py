@@ -52,7 +52,7 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 @router.post("/operations", summary="Submit an operation; the answer has its outcome", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """Submits an operation. 200: done. 202: in progress; ask for it by its `id`. 409: it failed or conflicts with
-    another operation, and changes nothing any more. 504: it may still happen."""
+    another operation, and changes nothing from now on. 504: it may still happen."""
     submitted = await _operations(request).submit(
         given.operation, given.params, _caller(request, given.caller), given.wait_seconds
     )
@@ -88,8 +88,7 @@ async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns an operation. If the operation changes nothing, such as `stack`, its result is shown only for a token
-    that may act."""
+    """Returns an operation. The result of a question, such as `stack`, is shown only to a token that may act."""
     operations = _operations(request)
     found = operations.find(id)
     is_question = found.name in operations.types and not operations.types[found.name].changes

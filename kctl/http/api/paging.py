@@ -38,7 +38,7 @@ class Key(NamedTuple):
         return "/".join(quote(str(value), safe="") for value in self.values(row))
 
     def parsed(self, after: str) -> tuple[Any, ...]:
-        """Parses `after` to the values of the fields. Raises BadParams."""
+        """Splits `after` into the values of the fields. Raises BadParams."""
         texts = after.rsplit("/", len(self.types) - 1)
         try:
             return tuple(kind(unquote(text)) for kind, text in zip(self.types, texts, strict=True))
