@@ -19,8 +19,8 @@ _MAX_LINKS = 40
 
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
-    """As root, checks that no other user owns or can write to a path, or a folder on the way to it. Checks only the
-    folders of a missing file, and the descriptor of an open one. Raises ConfigError."""
+    """As root, checks that no other user owns or can write to a path, or a folder on the way to it. If the file is
+    missing, checks only the folders. With `descriptor`, checks that open file. Raises ConfigError."""
     if os.geteuid() != 0:
         return
     try:
@@ -36,7 +36,7 @@ def refuse_others(path: Path, descriptor: int | None = None) -> None:
 
 
 def check_mode(setting: str, path: Path, mode: int) -> None:
-    """Checks that not all users can write to the path of `setting`. Raises RunDirUnusable."""
+    """Checks that `path`, which `setting` names, is not world-writable. Raises RunDirUnusable."""
     if others_can_write(path, mode & stat.S_IWOTH):
         own = f"name a folder of the fleet's own in {setting}"
         advice = own if mode & stat.S_ISVTX else f"chmod o-w {path}, or correct {setting}"
@@ -44,7 +44,7 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Whether others can write by these mode bits; false on a read-only mount."""
+    """Whether `bits` let others write to a path; false on a read-only mount."""
     # Kubernetes mounts a ConfigMap read-only, with mode 0777.
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
@@ -94,7 +94,7 @@ def _judge(path: Path, status: os.stat_result, forbidden: int) -> None:
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
     """Opens a regular file, which must be ours if it is to be written; a new file gets mode 0600. Raises OSError, also
-    for pipes, folders, and links unless `is_link_fine`."""
+    for a pipe, a folder, or (unless `is_link_fine`) a link."""
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link_fine else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags, 0o600)

@@ -9,7 +9,7 @@ from kctl_agent.rpc.params import param
 
 
 class ScopedOperation(FleetOperation, shared_by_hosts="topic"):
-    """An operation on at most one of worker, topic (with or without partition), all."""
+    """An operation on one worker, one topic (or one of its partitions), or everything."""
 
     worker: str | None = param("only this worker or sinker; not the engine", metavar="NAME", default=None)
     topic: str | None = param("only this topic", metavar="NAME", default=None)

@@ -37,7 +37,7 @@ class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_secon
         return frozenset({*context.supervisor.names, "scale"})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Applies changed settings; processes that start later get them. Always reads HTTP tokens and certificates
+        """Applies changed settings now, or at each process's next start. Always reads HTTP tokens and certificates
         again, because their files may be renewed while no setting changes."""
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)

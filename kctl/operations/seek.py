@@ -73,8 +73,8 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
             raise OperationRefused("; ".join([f"no worker owns {where} now: {why}", *missing_hosts]))
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Moves offsets in the workers that own the partitions. Resolves all targets before any owner starts to wait
-        for its batch. If a partition has no owner or target, nothing changes."""
+        """Moves offsets in the workers that own the partitions. First resolves all targets, because a worker moves its
+        offsets only after its batch. If a partition has no owner or target, nothing changes."""
         from kctl.master.operations.context import ended, together
 
         owners = await context.owners(self.topic)
@@ -117,7 +117,7 @@ def _texts(outcomes: list[JsonObject]) -> str:
 
 
 def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> dict[int, str]:
-    """Returns the target of each partition. `0=1200,3=55` names the partitions itself."""
+    """Returns the target of each partition. `to` may name partitions itself: `0=1200,3=55`."""
     if not _EACH.fullmatch(to):
         return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
     if partition is not None:

@@ -32,7 +32,7 @@ class ShowStacks(FleetOperation, rpc="stack", changes=False):
 
 
 def _jvms(pid: int) -> list[int]:
-    """Returns the JVMs in the session of a process. With an attached application, some may belong to other programs."""
+    """Returns the JVMs in a process's session, which an attached application may share with other programs."""
     from kctl.master.process import session_members
 
     found = []

@@ -1,1 +1,1 @@
-"""Reducers of agents' answers to one answer: pure, independent of command line, master and HTTP."""
+"""Pure functions that reduce agents' answers to one; independent of command line, master and HTTP."""

@@ -49,7 +49,7 @@ class Answer(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """The group's state and number of members, including other clients."""
+    """The group's state and how many members it has, including other clients."""
 
     state: str
     """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""

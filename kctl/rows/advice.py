@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class Answer(StrEnum):
-    """What the advice is about."""
+    """The kind of advice."""
 
     KEEP = "keep"
     WORKERS = "workers"

@@ -69,8 +69,7 @@ class Names:
         return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
-        """Whether these names were made from the same objects as in `groups`, in which case comparing them is
-        unnecessary."""
+        """Whether these names were made from the very objects in `groups`. If so, comparing contents is unnecessary."""
         return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
@@ -139,8 +138,8 @@ class PartitionColumns:
         return ages
 
     def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
-        """Returns the columns for the partitions `names`. `rows` has each partition's present row, or -1 for a
-        partition without values."""
+        """Returns columns for the partitions `names`. `rows` has each one's row in these columns, or -1 if it has
+        none."""
         columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
         chosen: dict[str, Any] = {
             name: None if column is None else rearranged(column, rows, _absent(column)) for name, column in columns
@@ -189,7 +188,7 @@ class PartitionColumns:
         return map(PartitionRow, *self._values(_FIELDS, part))
 
     def json_rows(self, *also: str, part: slice = slice(None)) -> list[JsonObject]:
-        """Returns rows in the form of the JSON answer, with the columns `also` added."""
+        """Returns rows as in the JSON answer, with additional columns (`also`)."""
         names = (*_FIELDS, *also)
         rows = [dict(zip(names, values, strict=True)) for values in zip(*self._values(names, part), strict=True)]
         for row in rows:
@@ -222,7 +221,7 @@ def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPo
 
 
 def rearranged(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
-    """Returns the values of `rows` from a column, in this order; -1 stands for a new partition, which gets `fill`."""
+    """Returns the column's values at `rows`, in that order, with `fill` for -1, a new partition."""
     found = np.full((*column.shape[:-1], len(rows)), fill, column.dtype)
     found[..., rows >= 0] = column[..., rows[rows >= 0]]
     return found

@@ -77,7 +77,7 @@ class WorstPartition(Struct, frozen=True):
 
 
 class LagGlance(Struct, frozen=True):
-    """The lag of the last collection at a glance."""
+    """A short summary of the last collection's lag."""
 
     unknown: int
     """Partitions whose lag is not known."""

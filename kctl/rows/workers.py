@@ -21,7 +21,7 @@ NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})
 
 
 class AgentState(StrEnum):
-    """The activities that a worker, a sinker or an attached application reports, as of this release."""
+    """The activities that a worker, a sinker or an attached application of this release reports."""
 
     STARTING = "starting"
     JOINING = "joining"
@@ -37,7 +37,7 @@ class AgentState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class WorkerStatus:
-    """A worker as its supervisor sees it."""
+    """A process as its supervisor sees it."""
 
     name: str
     kind: str
@@ -62,7 +62,7 @@ class WorkerStatus:
 
     @property
     def state_words(self) -> str:
-        """The state as it reads after `is`: `running`, `in backoff`."""
+        """The state as it follows `is`: `running`, `in backoff`."""
         return f"in {self.state}" if self.state == "backoff" else self.state
 
     @property

@@ -21,7 +21,7 @@ _NONE: Final = msgspec.Raw(b"null")
 
 
 class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender": "from"}):
-    """An error on the wire; `sender` is set in a master's `failed`."""
+    """An error on the wire. Only errors in `Reply.failed` have a `sender`."""
 
     code: str
     message: str

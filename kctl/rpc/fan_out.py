@@ -1,7 +1,7 @@
 """Asks all agents the same question at once, under one deadline, and names each agent that does not answer.
 
 Each agent has one persistent connection with pipelined requests; replies are matched by id. A request is a plain
-future, not a task, because the number of tasks determines the cost of an idle master.
+future, not a task, because an idle master's CPU time grows with the number of tasks.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """A persistent connection to an agent. Ends only in `connection_lost`, which fails every pending request."""
+    """A persistent connection to an agent. At its end, `connection_lost` fails all pending requests."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -136,8 +136,8 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """An agent that did not answer. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's
-    own."""
+    """An agent that did not answer. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's error
+    code."""
 
     sender: str
     code: str

@@ -65,8 +65,8 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir`, because a process that starts clears scratch folders and settles journals that a running
-    process may use. Raises RunDirUnusable. Raises AlreadyRunning if another run_dir's master holds the lock or has left
+    """Locks `data_dir`, because a starting process clears scratch folders and settles journals, which another process
+    may still use. Raises RunDirUnusable. Raises AlreadyRunning if another run_dir's master holds the lock or has left
     running processes."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
@@ -152,10 +152,10 @@ def _check_jars(config: Config) -> None:
 async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
-    """Waits for the processes of a killed master, which end by themselves, perhaps after a batch. After
-    `timeout_seconds`, kills those that hang. Returns, by name, the sessions in which a process survived SIGKILL: the
-    caller must not start these names yet. Returns {} when `stop` is set. Raises AlreadyRunning if a name belongs to a
-    process that no master of this run_dir has started."""
+    """Waits until the processes of a killed master have ended by themselves, perhaps after a batch. After
+    `timeout_seconds`, kills the rest. Returns, by name, the sessions in which a process survived SIGKILL: the caller
+    must not start these names yet. Returns {} when `stop` is set. Raises AlreadyRunning if a name belongs to a process
+    that no master of this run_dir has started."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -176,7 +176,7 @@ async def await_former_workers(
 
 async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> bool:
     """Kills a former process with its session; returns whether any process survives. Kills only processes of this
-    run_dir, because another user's agent may have the same name. The session's id, the worker's pid, cannot be reused
+    run_dir, because another user's agent may have the same name. The session's id (the worker's pid) cannot be reused
     while the session exists."""
     path = paths.socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
@@ -212,7 +212,7 @@ def make_folders(config: Config) -> None:
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """Returns the modes of folders that workers write to, except a shared one that contains a table. Raises
+    """Returns the modes of folders that workers write to, except a folder like /tmp around a table. Raises
     RunDirUnusable if a folder belongs to another user, or all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None

@@ -189,7 +189,7 @@ class Master:
 
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
-    """Writes master.json and registers the fleet while the master runs. Raises RunDirUnusable."""
+    """Writes master.json and registers the fleet; undoes both at the end. Raises RunDirUnusable."""
     path = config.fleet.run_dir / checks.ABOUT_NAME
     about = {
         "pid": os.getpid(),

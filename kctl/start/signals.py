@@ -1,4 +1,4 @@
-"""Makes events of signals, and sets up tasks and the process, for `kctl start` and `kctl exporter`."""
+"""Turns signals into events, and sets up tasks and the process, for `kctl start` and `kctl exporter`."""
 
 from __future__ import annotations
 

@@ -35,8 +35,8 @@ def check_transform(config: Config, timeout_seconds: float) -> None:
 
 
 def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: float) -> None:
-    """Imports `name` in its own process. Writes output to files, because a process that the code leaves behind would
-    keep a pipe open."""
+    """Imports `name` in its own process. Writes output to files: a pipe would stay open if the code leaves a process
+    behind."""
     if not name:
         return
     what = f"{setting} {name!r}"

@@ -158,8 +158,8 @@ def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
 
 
 def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
-    """Returns two numbers for the partitions that this host judges, except paused ones: the greatest time lag (None if
-    one is unknown), and the median cycle."""
+    """For the partitions that this host judges, except paused ones, returns the greatest time lag (None if one is
+    unknown) and the median of `cycle_seconds`."""
     others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
     judged = np.flatnonzero(~np.isin(assessments.status, others))
     lags, cycles = (assessments.column(name)[judged] for name in ("lag_seconds", "cycle_seconds"))

@@ -14,8 +14,8 @@ from kctl.status.words import Status
 
 
 class Processed:
-    """For each partition, the timestamp of the last record that its worker stored, and the range of committed offsets
-    for which this record is still the last."""
+    """For each partition, the timestamp of the last record that its worker stored. It is valid while the committed
+    offset stays in a range, also kept here."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -25,7 +25,7 @@ class Processed:
         self._position = self._committed
 
     def choose(self, rows: Rows) -> None:
-        """Replaces the partitions. `rows` has the previous row of each; -1 is a new partition."""
+        """Replaces the partitions. `rows` has the former index of each, or -1 if new."""
         is_old = rows >= 0
         for name, fill in vars(Processed(len(rows))).items():
             column = getattr(self, name)
@@ -81,8 +81,7 @@ class Assessor:
         self._choose(np.where(old == self._allowed_lag, np.arange(len(old)), -1))
 
     def assess(self, partitions: PartitionColumns, owners: Owners, now_unix: float) -> Assessments:
-        """Adds the offsets of all partitions, and judges the partitions. `now_unix` is `partitions.now` in Unix
-        seconds."""
+        """Records the offsets of all partitions, and judges each. `now_unix` is `partitions.now` in Unix seconds."""
         names, now = partitions.names, partitions.now
         if names != self._names:
             self._choose(names.moved_from(self._names))
@@ -124,8 +123,8 @@ class Assessor:
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: PartitionColumns) -> None:
-        """Restarts the observations of partitions whose lag has a new basis: the first commit instead of a position, or
-        the log start instead of a deleted commit."""
+        """Restarts the observations of partitions whose lag is now counted from another offset: the first commit
+        instead of a position, or the log start instead of a deleted commit."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
