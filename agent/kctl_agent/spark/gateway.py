@@ -1,6 +1,6 @@
 """Py4J gateways into a JVM that only processes of this user can reach.
 
-Py4J reads a line of any length before it checks the token, which could fill the JVM's heap. So the JVM compares the
+Before Py4J checks the token, it reads a line of any length, which could fill the JVM's heap. So the JVM compares the
 first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). The JVM does not
 check a connection's owner, because Java could only search `/proc/net/tcp`, which may take long.
 """
@@ -54,8 +54,8 @@ class OwnGateways:
         self._socket.setAccessible(True)
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
-        """Returns a `py4j.ClientServer` that listens on loopback, its port and its token. Like `Py4JServer`, it runs a
-        callback on the thread that waits for the callback's end."""
+        """Returns (server, port, token) of a `py4j.ClientServer` on loopback. Like `Py4JServer`, it runs the calls of a
+        callback on the JVM's thread that waits for the callback."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -88,7 +88,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
-    """Returns PySpark's gateway, as PySpark makes it in a process that Spark has started. Main thread."""
+    """Connects PySpark to a running JVM, as in a process that Spark has started. Main thread."""
     from pyspark.java_gateway import launch_gateway
 
     with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):
@@ -106,15 +106,15 @@ class Gateway:
     """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): a callback runs on the thread of its
-        query, in the query's job group and scheduler pool, and ends with the query."""
+        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): Spark calls of a callback run on the
+        thread of its query, in the query's job group and scheduler pool, and end with the query."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
 
 
 class GatewayRequest:
-    """Asks the engine for a gateway until there is one, over its agent socket, so that port and token appear in no
+    """Asks the engine for a gateway at each `poll`, over the engine's agent socket, so that port and token appear in no
     file, command line or environment. For one thread; never waits long."""
 
     def __init__(self, run_dir: Path, name: str) -> None:

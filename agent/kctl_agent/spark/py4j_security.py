@@ -1,8 +1,8 @@
-"""Secures Py4J in both directions. Calls respect their thread's deadline.
+"""Secures Py4J in both directions, and ends calls at their thread's deadline.
 
 - Callbacks (`foreachBatch`, listeners): PySpark listens on a loopback port, where any user could call its registered
-  objects. So the JVM must present a token too; and because Py4J first reads a line of any length, connections of other
-  users are closed unread.
+  objects. So the JVM must present a token. Connections of other users are closed unread, because Py4J reads a line of
+  any length before the token.
 - Calls: Py4J waits for an answer for ever, does not authenticate the JVM, and reconnects by itself. Once a JVM has
   died, any user may listen on its port and would get the token and the Kafka password with the next call.
 """
@@ -54,9 +54,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Makes Py4J bind ports with SO_REUSEPORT, for which Py4J has no option. The engine can then reserve the same port
-    beyond a worker's end. Otherwise any user could listen there, and the JVM executes what a callback connection
-    returns."""
+    """Makes Py4J bind ports with SO_REUSEPORT, for which Py4J has no option. So the engine can keep the port reserved
+    after a worker's end. Otherwise any user could listen on it, and the JVM would execute that user's replies."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address
@@ -73,7 +72,8 @@ def _port_shared() -> Iterator[None]:
 
 
 def _take_none_of_others(gateway: Any) -> None:
-    """Closes callback connections of other users. If the kernel hides the JVM's owner, only the token protects."""
+    """Closes other users' callback connections, unless the kernel hides the JVM's owner: then only the token
+    protects."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
     if owner_of_listener(socket.gethostbyname(jvm.address), jvm.port) is None:
@@ -100,8 +100,8 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
 
 @cache
 def guard_connections() -> None:
-    """Makes a call that times out raise the same error as a broken connection, and rejects a connection to another
-    user's port before anything is sent."""
+    """Makes a call that passes its thread's deadline raise the error of a broken connection. Rejects a port of another
+    user before it sends anything."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

@@ -77,7 +77,8 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Rejects other users' connections. A silent one would block Spark's accumulator server, and so its scheduler."""
+    """Rejects other users' connections. One that sends nothing would block Spark's accumulators, and so its
+    scheduler."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
@@ -112,7 +113,7 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Explains why the JVM was lost. If its memory ran out, notes that for the next JVM (`kept_consumers`)."""
+    """Explains why the JVM was lost. If its memory ran out, notes that in a file, so that the next JVM keeps less."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why
@@ -122,7 +123,7 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of an earlier, killed driver, which has ended, because the caller owns the agent's socket."""
+    """Removes the files of a killed driver. It has ended: otherwise the caller would not own the agent's socket."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

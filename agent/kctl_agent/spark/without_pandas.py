@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def convert_without_pandas() -> None:
-    """Replaces PySpark 4.2's converters, which import `pyspark.testing.utils`. Call it before the first
-    Py4J call; idempotent."""
+    """Replaces PySpark 4.2's converters of NumPy values, which import pandas by `pyspark.testing.utils`. Call it before
+    the first Py4J call; idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

@@ -54,8 +54,8 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order, one topic id per block. Also returns the ids of the readable
-    ones."""
+    """Packs dead letters into blocks in offset order, one topic id per block. Also returns the ids of those that could
+    be read."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -85,7 +85,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Returns claims of the readable blocks, and the damaged blocks as dead letters by id."""
+    """Returns claims of the readable blocks, and dead letters for the damaged ones by block id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

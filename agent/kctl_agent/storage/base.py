@@ -7,22 +7,22 @@ For the workers that put messages:
   rejected, because messages would be lost.
 - **Only `init_offsets` moves a stored offset backwards** and gives it a new version. Puts planned on another version
   are rejected, so a frozen worker cannot interfere with the next owner.
-- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a table serves several: it keeps
-  stored offsets for each group and cluster.
-- **Durable once the writer is closed.** Only then may an offset be committed. Stored offsets are durable when they are
-  returned.
+- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a table serves several groups: it
+  keeps stored offsets for each group and cluster.
+- **Durable once the writer is closed.** Only then may its offsets be committed to Kafka. Stored offsets are durable
+  when they are returned.
 
 For the sinkers that claim messages:
 
-- **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired,
-  its owner was released, or some of its messages failed.
-- **The lease decides.** Without a lease, `settle` changes nothing. An expired lease is valid until another owner gets
-  the block.
-- **A message is always in one place.** One transaction takes it out of its block and removes it, retries it in a
-  smaller block, or stores it as a dead letter, replacing an older one of the same message.
+- **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired or
+  was released, or some of its messages failed.
+- **The lease decides.** Without a lease, `settle` changes nothing. An expired lease stays valid until the next `claim`
+  or `requeue_stuck` ends it.
+- **A message is always in one place.** In one transaction it leaves its block and is removed, retried in a smaller
+  block, or stored as a dead letter, which replaces an older one of the same message.
 - **Order.** Without failures, a partition's blocks are delivered in offset order; retried blocks precede later puts.
   With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
-- **Time never goes back.** Setting the wall clock does not move leases and delays.
+- **Time never goes back.** Setting the wall clock does not change leases and delays.
 - **Damage stays local.** An unreadable block becomes a dead letter with its bytes.
 """
 
@@ -111,18 +111,18 @@ class OffsetStore(ABC):
         """Ties a new storage, or with `take_over` any storage, to `owner`; returns the storage's random id. Raises
         OtherGroup.
 
-        A copied storage keeps its id, an emptied one gets a new id; a storage that keeps nothing has an empty id. In a
-        table, `owner` selects the stored offsets that other methods use; before `bind` they raise StorageUnusable.
+        A copied storage keeps its id, an emptied one gets a new id. In a table, `owner` selects the stored offsets that
+        other methods use; these methods raise StorageUnusable before `bind`.
         """
 
     def moved_from(self) -> Binding | None:
-        """If this table has the group's stored offsets only for other clusters, returns one of these owners, else
-        None."""
+        """If this table has the group's stored offsets only for other clusters, returns the group with one of them,
+        else None."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
-        """Writes stored offsets in one transaction, backwards too, and gives each the next `version`. Raises
+        """Writes stored offsets, also lower ones, in one transaction, and gives each the next `version`. Raises
         StoredOffsetMoved, and writes nothing, if a stored offset has changed since `seen`."""
 
     @abstractmethod
@@ -138,7 +138,7 @@ class OffsetStore(ABC):
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
-        """Returns the dead letters of this storage; None until a table knows its owner."""
+        """Returns access to this storage's dead letters; None for a table before `bind`."""
         return None
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
@@ -209,7 +209,7 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Deletes dead letters, except requeued ones; returns how many. Calls `progress` with the number deleted so
-        far; if it raises, these stay deleted. Raises CountChanged, and deletes none, if `expect` is wrong."""
+        far; if `progress` raises, these stay deleted. Raises CountChanged, and deletes none, if `expect` is wrong."""
 
     @abstractmethod
     def requeue_dead(
@@ -228,8 +228,8 @@ class DeadLetterStore(ABC):
     ) -> int:
         """Removes dead letters that `send` has stored elsewhere; returns how many.
 
-        `send` gets some at a time and returns those it stored. After a crash it may get the same dead letters again,
-        and one that was requeued meanwhile may be in both places. Damaged dead letters stay. Otherwise like
+        `send` receives some at a time and returns those it stored. After a crash it may receive the same dead letters
+        again. One that is requeued meanwhile may also be stored elsewhere. Damaged dead letters stay. Otherwise like
         `remove_dead`.
         """
 
@@ -251,16 +251,16 @@ class Storage(OffsetStore, DeadLetterStore):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Leases pending blocks: up to `limit` messages and `limit_bytes` as stored, or one larger block. First makes
-        blocks with an expired delay or lease pending; an expired lease counts as a try. With `ordered`, on which all
-        sinkers should agree, leases one block per partition."""
+        """Leases pending blocks until they have `limit` messages or more, but at most `limit_bytes` as stored, or one
+        larger block. First makes blocks with an expired delay or lease pending; an expired lease counts as a try. With
+        `ordered`, on which all sinkers should agree, leases at most one block per partition."""
 
     @abstractmethod
     def settle(
         self, claim: Claim, acks: Sequence[bool], *, dead: Mapping[int, str] = NONE_DEAD, retry_seconds: float = 0.0
     ) -> Settled:
         """Settles each message of a claim. Messages in `dead` (index -> error) become dead letters regardless of their
-        ack. Other messages with a false ack are retried after `retry_seconds`, with one more try. Raises ValueError
+        ack. Other messages with a false ack are retried after `retry_seconds`, with `tries` + 1. Raises ValueError
         unless each message has an ack."""
 
     @abstractmethod
@@ -313,7 +313,7 @@ class Writer(ABC):
 
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Stores chunks, at most one per partition, and moves the stored offsets to their ends, in one transaction. If
+        """Stores chunks (at most one of a partition) and moves the stored offsets to their ends, in one transaction. If
         it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, nothing was written."""
 
     @abstractmethod

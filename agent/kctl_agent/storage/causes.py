@@ -36,7 +36,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns an error class that contains no text of the user, so that anyone may see it."""
+    """Returns `error_class`, or a substitute if it is the user's text, so that anyone may see it."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:

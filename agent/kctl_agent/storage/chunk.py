@@ -57,7 +57,7 @@ NONE_STORED: StoredOffsets = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
-    """A move of a stored offset: offsets from `start` to before `end` hold no messages to store."""
+    """Moves a stored offset from `start` to `end`; offsets in between hold no messages to store."""
 
     version: int
     start: int

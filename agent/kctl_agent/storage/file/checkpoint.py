@@ -7,7 +7,7 @@ checkpoint records frames of the new log as copied; a later one skips them, and 
 Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
 
 - `reading`: a read transaction older than the checkpoint. It keeps the log from restarting (`walRestartLog` in wal.c).
-  If the whole log was copied before, it instead keeps the checkpoint from copying or recording anything.
+  If the whole log had been copied before this transaction, it instead keeps the checkpoint from doing anything.
 - `writing`: the write lock, so that no other connection commits.
 
 SQLite's checkpoint at commit is turned off (`schema.connect`). Its checkpoint when the last connection closes is safe,
@@ -55,7 +55,7 @@ def copy(path: Path) -> None:
     restart.
 
     The second copy takes its turn among the puts, because otherwise it would hardly ever get the write lock. Copies
-    nothing after a disk error, because `recover` may replace the log.
+    nothing after a disk error, until `recover` has repaired the log.
     """
     if sync_failures(path):
         return
@@ -79,7 +79,6 @@ def in_turn(folder: int) -> Iterator[None]:
 
 @contextmanager
 def reading(guard: sqlite3.Connection) -> Iterator[None]:
-    """Keeps other connections from restarting the log during a checkpoint."""
     guard.execute("begin")
     try:
         guard.execute("select 1 from sqlite_master").fetchone()
@@ -90,7 +89,6 @@ def reading(guard: sqlite3.Connection) -> Iterator[None]:
 
 @contextmanager
 def writing(guard: sqlite3.Connection) -> Iterator[None]:
-    """Keeps other connections from committing during a checkpoint."""
     guard.execute("begin immediate")
     try:
         yield
@@ -99,5 +97,5 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
 
 
 def _checkpoint(db: sqlite3.Connection) -> None:
-    """Runs one checkpoint. Call it only within `reading` or `writing`."""
+    """Call it only within `reading` or `writing`."""
     db.execute("pragma wal_checkpoint(passive)").fetchone()

@@ -1,14 +1,14 @@
 """The write-ahead log of a file storage, and its syncs when the disk fails.
 
 Linux reports a failed write-back once, to each descriptor open at that time (`man 2 fsync`); the pages then count as
-written and are never retried. So every writer opens a descriptor before its first write. It notes an error for all
-processes that use the storage, as a file in a folder next to it. While the note exists, nothing counts as durable.
-Earlier reads and writes never count as durable, even after a recovery.
+written and are never retried. So every writer opens a descriptor before its first write. A writer that gets an error
+notes it for all processes, as a file in a folder next to the storage. While the note exists, nothing counts as durable.
+Reads and writes before a recovery never count as durable.
 
 Pages that Linux could not write back stay in memory only until the memory is needed, and SQLite does not check frames
-when it reads or copies them. So `recover` rewrites the log as read, syncs it, and has SQLite rebuild its index up to
-the last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Later commits never counted as
-durable.
+when it reads or copies them. So `recover` reads the log and writes it back, syncs it, and has SQLite rebuild its index
+up to the last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Commits after that never
+counted as durable.
 """
 
 import os
@@ -62,7 +62,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """Returns the names of noted failures. If two calls return equal sets, no sync has failed in between."""
+    """Returns the names of noted failures and recoveries. If two calls return equal sets, no sync failed in between."""
     return frozenset(each.name for each in _entries(path))
 
 
@@ -123,7 +123,7 @@ def _rewrite(log: Path) -> None:
 
 
 def _forget(index: Path) -> None:
-    """Clears the index in another process. If this process closed the file, it would lose SQLite's locks on it."""
+    """Clears the index by a child process, because closing the file in this process would drop SQLite's locks on it."""
     command = [sys.executable, "-I", "-S", "-c", _FORGET, str(index), str(INDEX_HEADERS_BYTES)]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -168,8 +168,8 @@ class Log:
         or was synced when it was copied.
 
         SQLite has already synced the log's header and folder (https://sqlite.org/pragma.html#pragma_synchronous).
-        Raises OSError if a sync failed, even one in another process that already received the error. Then call
-        `recover`, make a new `Log` and check what is stored.
+        Raises OSError if a sync of any process has failed since this `Log` was made. Then call `recover`, make a new
+        `Log` and check what is stored.
         """
         begun, self._begun = self._begun, None
         if begun is not None:

@@ -1,4 +1,4 @@
-"""The blocks of a file storage, their queue and clock. Each change except `insert` is one transaction."""
+"""The blocks of a file storage, their queue and clock. Changes except `insert` and `free` are transactions."""
 
 import json
 import math
@@ -62,7 +62,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Leases pending blocks to `owner`; returns (id, tries, block) of each. Takes no lock if no block is pending."""
+    """Leases pending blocks to `owner`; returns (id, tries, block) of each. Takes no lock if none is pending or due."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()

@@ -1,8 +1,8 @@
 """The tables, connections and transactions of a file storage.
 
 `block` holds the messages, `queue` the state of each block: SQLite rewrites a whole row if one column changes size, so
-in one table a lease would cost 100 KB. Triggers maintain `counters`, so that counting ten million blocks costs no more
-than counting ten.
+a lease would write 100 KB if they were one table. Triggers maintain `counters`, so that counting ten million blocks
+costs no more than counting ten.
 """
 
 import sqlite3

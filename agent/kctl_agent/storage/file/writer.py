@@ -29,8 +29,8 @@ _uncopied: Counter[Path] = Counter()
 
 
 class FileWriter(Writer):
-    """Puts blocks. Encodes each block just before writing it, while it is in the CPU cache. Compressed blocks are
-    encoded before the lock is taken, because compressing takes longer than writing."""
+    """Puts blocks. Encodes each block just before writing it, so that it is still in the CPU cache. Compressed blocks
+    are encoded before the lock is taken, because compressing takes longer than writing."""
 
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
         self._path = path

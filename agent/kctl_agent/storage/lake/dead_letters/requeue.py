@@ -6,14 +6,14 @@ There are three steps. After each commit every message is in one place, whicheve
    `requeue`. From then on they are not dead letters, and only a worker removes them.
 2. *The batch*: a worker transforms the rows with numbers above the last batch's. It commits the results to the main
    table, with the highest of these numbers. From then on a second worker's result is rejected.
-3. *The rest*: that worker or the next one commits to the dead-letter table. It adds rows that the transform marked
-   again, then removes rows up to that number. The added rows were on the disk before the second commit, which names
-   their folder. So the transform, which may have changed, does not run again.
+3. *The rest*: that worker or the next one commits to the dead-letter table. It adds the rows that the transform could
+   not read again, then removes rows up to that number. The rows to add were on the disk before the commit of step 2,
+   which names their folder. So step 3 does not run the transform again, which may have changed.
 
 A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of a batch
-that is not committed are requeued only after its commit, because the batch may run again with another transform. Any
-process may do each step, also several at once: each commit is fenced by the number that it increases, a `txn` action
-named after the group.
+of messages are requeued only after its commit, because it may run again with another transform. Any process may do each
+step, and several may do the same one: each commit is fenced by the number that it increases, a `txn` action named after
+the group.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """Requests in both tables. `table` and `dead` are the ids of the main and the dead-letter table, `version` and
-    `dead_version` their versions. The other fields are numbers of requests, 0 for none."""
+    """What both tables record about requests. `table` and `dead` are the ids of the main and the dead-letter table,
+    `version` and `dead_version` their versions. The other fields but `kept` are request numbers, 0 for none."""
 
     table: str
     version: int
@@ -123,8 +123,8 @@ class PutBack:
 
 
 class Requeues:
-    """The requeue requests of one group of one cluster. For one thread at a time. Request numbers are `txn` actions of
-    both tables, shared by groups of this name in other clusters."""
+    """The requeue requests of one group of one cluster. For one thread at a time. `txn` actions of both tables record
+    request numbers, which groups of this name in all clusters share."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -137,7 +137,7 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests to requeue rows that `choose` selects in SQL and that have no request; returns how many."""
+        """Requests a requeue of the rows that `choose` selects in SQL, which must have no request; returns how many."""
         stored = self._highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -152,7 +152,7 @@ class Requeues:
         """Cancels requests that no worker has executed yet; returns the number of rows. Raises RequeueTaken.
 
         Increases the number in the main table first, which stops a worker that is requeuing the rows. The next call
-        completes an interrupted one.
+        completes an interrupted cancellation.
         """
         state = self._finished_state()
         if state.requested <= state.stored:
@@ -187,12 +187,12 @@ class Requeues:
             return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
 
     def _finished(self, table_id: str) -> str:
-        """Returns the name of the `txn` action that has the last number of step three, one for each main table."""
+        """Returns the name of the `txn` action with the last request that finished step 3 for this main table."""
         return f"{self._put_back}/{table_id}"
 
     def _highest_put_back(self) -> int:
-        """Returns the highest number of this group's requests in the main table, in any cluster. It exceeds those in
-        the dead-letter table only if that table was replaced."""
+        """Returns the highest number of this group's requests in the main table, in any cluster. It exceeds the last
+        number in the dead-letter table only if that table was replaced."""
         with self._lake.table.state() as table:
             numbers = {name: number for name, number in table.transactions.items() if name.startswith(PUT_BACK)}
         of_group = (number for name, number in numbers.items() if name.split("/")[3:] == [self._group])
@@ -244,8 +244,7 @@ class Requeues:
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
         """Checks that `folder`, which has the dead letters to keep, exists. If it is missing while the table has rows
-        of requests up to `stored`, raises StorageUnusable, because the next step removes these rows. A replaced table
-        has none."""
+        of requests up to `stored`, raises StorageUnusable, because the next step removes these rows."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -333,7 +332,8 @@ class RequeueBatch:
     kept: Written | None = None
 
     def commit(self) -> PutBack:
-        """Adds the files to both tables. Raises RequeueTaken if none was added, StorageUnusable if that is unknown."""
+        """Adds the files to both tables. Raises RequeueTaken (another process was faster), StorageUnusable (result
+        unknown)."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:

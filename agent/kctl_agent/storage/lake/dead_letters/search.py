@@ -1,5 +1,5 @@
-"""Searches dead letters in their table, in the order of their deaths. The bounds of each file are the only index, so
-the search reads the coordinates of all dead letters first, then the rows of those to return."""
+"""Searches dead letters in their table, in the order of their deaths. The only index is each file's least and greatest
+values, so the search reads the coordinates of all dead letters first, then the rows to return."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow: while a store
-    does not answer, a query of delta-rs holds the interpreter, which blocks the whole process."""
+    """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow, because a query
+    of delta-rs holds the GIL while a store does not answer, which blocks the whole process."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
@@ -163,7 +163,7 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Turns times into numbers, because Python has no dates after year 9999, and a missing `reading` into ""."""
+    """Turns a missing `reading` into "", and times into numbers, because Python has no dates after year 9999."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):
         if pa.types.is_timestamp(column.type):

@@ -55,7 +55,7 @@ class EarlierTry:
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
         """`ask_cluster` returns the id of the group's current cluster; it is called if the group has stored offsets of
-        several clusters. If it is None, dead letters of every cluster are requeued."""
+        several clusters. Without `ask_cluster`, dead letters of every cluster are requeued."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -96,8 +96,8 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that commits the dead letters of `batch`, and prevents the commit of earlier batches of
-        these offsets. Raises StoredOffsetMoved if `batch` cannot be committed either; StorageUnusable, TableRefused."""
+        """Returns the batch that commits the dead letters of `batch`. From then on, earlier batches of these offsets
+        cannot be committed. Raises StoredOffsetMoved if `batch` itself cannot; StorageUnusable, TableRefused."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -188,7 +188,8 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Cancels requests that no worker has taken yet; returns how many. Raises RequeueTaken, StorageUnusable."""
+        """Cancels requests that no worker has executed; returns the number of rows. Raises RequeueTaken,
+        StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -204,7 +205,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Removes dead letters that `send` has stored elsewhere, once their whole file was read and sent."""
+        """Removes dead letters that `send` has stored elsewhere, those of one file at a time."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -226,7 +227,7 @@ class DeadLetterTable(DeadLetterStore):
         return done
 
     def expire(self) -> int:
-        """Removes files in which every dead letter of this group is too old; returns the number of rows."""
+        """Removes files that have only dead letters of this group that are too old; returns the number of rows."""
         age = self._lake.limits.dead_seconds
         rows = () if age is None else self.rows(Selection(older_than_seconds=age))
         return self._remove_files(Counter(origin.file for origin, _ in rows))
@@ -239,8 +240,8 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes files if all of their rows are counted in `rows`; returns the number of rows. A DELETE would rewrite
-        these files. Raises Overtaken."""
+        """Removes each file of which `rows` counts every row; returns the number of rows. A DELETE would rewrite these
+        files. Raises Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:
@@ -258,8 +259,8 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """Runs `change`; returns the number of changed rows. `change` gets a function that makes SQL for a version of
-        the table, so that a commit on this version changes exactly the counted rows. Raises CountChanged,
+        """Runs `change`; returns the number of changed rows. `change` receives a function that returns SQL for a
+        version of the table, so that a commit on this version changes exactly the counted rows. Raises CountChanged,
         StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)

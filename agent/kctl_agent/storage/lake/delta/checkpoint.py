@@ -1,5 +1,5 @@
-"""Checkpoints of a table's log, made by delta-rs in a separate process: one for 100,000 files takes hundreds of
-megabytes of memory."""
+"""Checkpoints of a table's log, made by delta-rs in a separate process, because one for 100,000 files takes hundreds of
+megabytes."""
 
 import ctypes
 import json
@@ -103,8 +103,8 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 def _written_local(table: LocalFolder) -> DeltaTable:
     """Writes a checkpoint of the newest version, unless there is one already.
 
-    Makes it in a separate folder with links to the log's files. Once it is on the disk, puts it into the log and moves
-    the pointer. A checkpoint that another process wrote first stays, because readers have listed its size.
+    Makes it in a separate folder with links to the log's files. Once it is on the disk, puts it into the log and
+    updates `_last_checkpoint`. A checkpoint that another process wrote first stays, because readers may know its size.
     """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)
