@@ -16,7 +16,7 @@ from kctl.http.source import SnapshotSource
 from kctl.master.events import EventFeed
 from kctl.master.history import FleetHistory
 from kctl.master.reduction import STALE_SECONDS
-from kctl.master.snapshot import FleetSnapshot, Reduced
+from kctl.master.snapshot import FleetSnapshot, Reduced, RpcStats
 from kctl.master.verdict import Verdicts, judge
 from kctl.reduce.base import Freshness, GroupStats
 from kctl.reduce.partitions import kafka_lag
@@ -24,8 +24,10 @@ from kctl.rows.advice import Advice, Answer
 from kctl.rows.workers import AgentState, GroupMembers, MemberRow, WorkerRow, Workers, WorkerStatus
 from kctl.rpc.fan_out import Failed
 from kctl.status import Assessment, Status
-from kctl_agent.replies.block_size import StorageReply
+from kctl.status.assessments import NOT_ASSESSED
+from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.replies.partitions import BrokerMetadata, BrokersReply, PartitionMetadata, TopicsReply
+from kctl_agent.replies.workers import CommitStats, SinkerStats
 from tests.partitions import Row, assessments_of, columns_of
 
 T = TypeVar("T")
@@ -35,6 +37,7 @@ NOW = 1002.0
 UNIX = 1_700_000_000.0
 TOKEN = "0123456789abcdef-token"
 TOKENS = (Token(TOKEN, may_act=True),)
+ODD = 'a "quoted" \\ group\nof two lines, ü'
 
 
 def partition(number: int, lag: int | None = 6, worker: str | None = "worker-0") -> Row:
@@ -114,6 +117,36 @@ def healthy() -> FleetSnapshot:
     keep = Advice(Answer.KEEP, "the largest load is 0.50 with 1", 1, workers=1, needed=1, since=UNIX)
     every = assessments_of(*[ok] * 3)
     return judged(replace(whole, supervised=(worker("worker-0"),), assessments=every, group_assessment=ok, advice=keep))
+
+
+def collected(*rows: Row) -> FleetSnapshot:
+    whole = snapshot()
+    offsets = replace(whole.offset_checker, result=columns_of(*rows))
+    return replace(whole, offset_checker=offsets, assessments=NOT_ASSESSED)
+
+
+def full_snapshot() -> FleetSnapshot:
+    """With a table, counters, and names to escape."""
+    rows = [partition(0), partition(1, None), partition(2)]
+    rows += [each._replace(topic="100%", worker=None) for each in rows[:2]]
+    workers = (
+        WorkerRow(
+            "worker-0", "worker", last_batch_seconds=0.5, rows_total=7, queries_failed=2, commits=CommitStats(2, 5)
+        ),
+        WorkerRow("sinker-0", "sinker", sinker=SinkerStats(handled=3, in_flight=0, handler_p99_seconds=1)),
+    )
+    table = TableReply(version=7, rows=1000, files=12, small_files=10, last_commit_seconds=2.5)
+    return replace(
+        collected(*rows),
+        group=ODD,
+        block_size=Reduced(StorageReply(bytes=4096, table=table)),
+        workers=Reduced(Workers(workers), ("worker-0",), ("worker-0",), (), 0.1),
+        assessments=assessments_of(*[Assessment(Status.WARN, "it grows", 2.5, 0.25, None)] * len(rows)),
+        rpc={"ping": RpcStats({"ok": 2, "incomplete": 0, "failed": 1}, (1, 1, *[0] * 9, 1), 3.5)},
+        operations_total={("pause", "done"): 2, ("pause", "refused"): 1},
+        http_refused_total={"unauthorized": 3},
+        memory_limit_bytes={"worker-0": 1_000_000_000},
+    )
 
 
 def history_of(*snapshots: FleetSnapshot) -> FleetHistory:

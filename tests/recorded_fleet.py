@@ -20,6 +20,7 @@ from kctl import fleets
 from kctl.cli.entry import run
 from kctl.config.load import load
 from kctl.exporter import Exposition
+from kctl.exporter.text import Exposed
 from kctl.groups.broker_cache import BrokerCache
 from kctl.http.api.api import Streams
 from kctl.http.app import create_app
@@ -38,8 +39,9 @@ from kctl.rows.workers import WorkerStatus
 from kctl.rpc.fan_out import AgentPool
 from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.replies.workers import Scope
-from tests.fleet_snapshot import source_of
+from tests.fleet_snapshot import full_snapshot, source_of
 from tests.partitions import Row, columns_of
+from tests.served_groups import CLUSTERS
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 FOLDER = Path(__file__).parent / "unit" / "recorded"
@@ -177,7 +179,12 @@ async def _outputs(folder: Path) -> dict[str, str]:
                     found[path] = (await client.get(path)).text
                 found["/metrics"] = (await client.get("/metrics")).text
             found["events"] = "".join([line async for line in _events(source)])
-    return {name: _steady(_by_line(name, text), folder) for name, text in found.items()}
+    steady = {name: _steady(_by_line(name, text), folder) for name, text in found.items()}
+    return steady | {"/metrics of a table": _page(full_snapshot()), "/metrics of groups": _page(CLUSTERS)}
+
+
+def _page(latest: Exposed) -> str:
+    return Exposition(lambda: latest).render()[0].decode()
 
 
 def _command_lines() -> Iterator[str]:

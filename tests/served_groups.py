@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from kctl.errors import BrokerUnreachable
-from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
+from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.http.access import AccessRights
 from kctl.http.groups_api import GroupsSource, groups_app
 from kctl.http.server import HttpServer, bind
@@ -17,6 +17,7 @@ from kctl.reduce.base import GroupStats
 from kctl.reduce.partitions import kafka_lag
 from kctl.rows.partitions import ResetPolicy
 from kctl.status import Assessment, Status
+from tests.fleet_snapshot import ODD
 from tests.partitions import Row, assessments_of, columns_of, joined
 
 Latest = dict[str, ClusterSnapshot | None]
@@ -40,6 +41,18 @@ def cluster(name: str, *groups: GroupSnapshot, errors: dict[str, str] | None = N
     up, reasons = {"groups": not errors}, errors or {}
     columns = joined(groups)
     return ClusterSnapshot(name, groups, 1000.0, 1.7e9, 0.1, up, {}, reasons, 0, not errors, columns=columns)
+
+
+CLUSTERS = Clusters(
+    (
+        cluster(
+            "main",
+            *(group("billing", 6), group("lost", None), group(ODD, 2)),
+            *(replace(group(each, 12), detail=each) for each in ("topic", "group")),
+        ),
+        cluster("other", errors={"groups": "away"}),
+    )
+)
 
 
 async def _no_metrics(_accept: str, _encoding: str) -> tuple[bytes, str, bool]:
