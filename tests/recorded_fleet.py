@@ -41,7 +41,7 @@ from kctl_agent.replies.questions import QUESTIONS
 from kctl_agent.replies.workers import Scope
 from tests.fleet_snapshot import full_snapshot, source_of
 from tests.partitions import Row, columns_of
-from tests.served_groups import CLUSTERS
+from tests.served_groups import CLUSTERS, serving_groups
 from tests.servers.scripted_agent import Answers, ScriptedAgent
 
 FOLDER = Path(__file__).parent / "unit" / "recorded"
@@ -251,9 +251,16 @@ def _steady(text: str, folder: Path) -> str:
     return _FINE.sub(lambda found: f"{float(found[0]):.3f}", _VOLATILE.sub("VOLATILE", text))
 
 
+def _groups() -> dict[str, str]:
+    """`kctl groups` and `kctl group`, asked of an exporter."""
+    with serving_groups({each.cluster: each for each in CLUSTERS.clusters}) as url:
+        lines = ("groups", "group billing", "group lost")
+        return {f"kctl {words}": _printed(f"{words} --url {url}", {}) for words in lines}
+
+
 def outputs() -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="k", dir="/tmp") as folder:
-        return asyncio.run(_outputs(Path(folder)))
+        return asyncio.run(_outputs(Path(folder))) | _groups()
 
 
 def recorded() -> dict[str, str]:

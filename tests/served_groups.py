@@ -47,7 +47,8 @@ CLUSTERS = Clusters(
     (
         cluster(
             "main",
-            *(group("billing", 6), group("lost", None), group(ODD, 2)),
+            group("billing", 9, growth=-3.0, status=Status.STALLED, reason="nothing is committed"),
+            *(group("lost", None), group(ODD, 2)),
             *(replace(group(each, 12), detail=each) for each in ("topic", "group")),
         ),
         cluster("other", errors={"groups": "away"}),

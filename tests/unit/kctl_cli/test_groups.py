@@ -135,37 +135,7 @@ def test_a_list_that_is_cut_off_is_no_failure_and_an_incomplete_one_is(kctl: Kct
     ]
 
 
-@pytest.mark.shows("members of a group and their partitions are shown on demand, never as labels")
-def test_a_group_is_shown_with_its_partitions_and_what_its_members_hold(kctl: Kctl, url: str) -> None:
-    ran = kctl("group", "payments-eu", "--url", url)
-
-    assert (ran.code, ran.err) == (0, "")
-    head, reason, blank, partitions, row, _, members, first, second = ran.out.splitlines()
-    assert head == (
-        "group payments-eu  cluster main  type classic  state stable  coordinator 1  members 2  lag 9  behind 2s  "
-        "growth/s -3.0  status stalled"
-    )
-    assert (reason, blank) == ("1 of 1 partitions stalled: orders-0; nothing is committed", "")
-    assert partitions.split()[:5] == ["topic", "partition", "committed", "end", "lag"]
-    assert row.split()[:8] == ["orders", "0", "4", "13", "9", "2s", "-3.0", "stalled"]
-    assert members.split() == ["member", "client", "host", "instance", "lag", "holds"]
-    assert first.split() == ["m-1", "c", "/h", "-", "9", "orders:0,1"]
-    assert second.startswith("m-2")
-    assert second.split()[-4:] == ["/h", "static", "-", "-"]
-    assert "\\u202e" in second, "a client id is shown as text"
-    assert json.loads(kctl("group", "payments-eu", "--url", url, "-o", "json").out)["lag"] == 9
-
-
-def test_a_group_without_its_coordinator_or_that_is_missing_is_named(kctl: Kctl, latest: Latest, url: str) -> None:
-    latest["main"] = cluster("main", group("lost", 6))
-
-    ran = kctl("group", "lost", "--url", url)
-
-    assert ran.code == 3
-    assert ran.out.splitlines()[-1] == "its members are not known"
-    assert "members -" in ran.out.splitlines()[0]
-    assert ran.err == "its members are not known: nobody answers\n"
-
+def test_a_group_that_is_missing_is_named(kctl: Kctl, latest: Latest, url: str) -> None:
     missing = kctl("group", "nobody", "--url", url)
     latest["late"] = None
     unknown = kctl("group", "nobody", "--url", url)

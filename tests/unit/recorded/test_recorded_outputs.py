@@ -13,6 +13,7 @@ def current() -> Mapping[str, str]:
 
 
 @pytest.mark.shows("tables have the columns of Kafka's tools; unknown is `-`, and zero is 0")
+@pytest.mark.shows("members of a group and their partitions are shown on demand, never as labels")
 @pytest.mark.shows("an attached agent cannot take a worker's row by its name")
 @pytest.mark.parametrize("name", RECORDED)
 def test_the_output_is_the_recorded_one(name: str, current: Mapping[str, str]) -> None:
