@@ -28,8 +28,7 @@ class _Queued(QueueHandler):
 
 @contextmanager
 def written_behind() -> Iterator[None]:
-    """Writes the log in a thread, because stderr may be a file on a hanging disk. Only the end of the process waits for
-    that thread."""
+    """Writes the log in a thread, because stderr may be a file on a hanging disk. Waits for it only at the end."""
     handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
     listener = QueueListener(lines, *handlers)
     logging.root.handlers[:] = [_Queued(lines)]

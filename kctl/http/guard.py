@@ -1,7 +1,7 @@
 """Checks caller, address and size of every request before any route.
 
-The headers of browsers reveal requests from pages of other sites. Other clients can send any header, so they need a
-token. `server` limits what a connection costs before its request is complete.
+Browsers' headers reveal requests from pages of other sites. Other clients can send any header; only a token or the
+kernel identifies them. `server` limits what a connection costs before its request is complete.
 """
 
 from __future__ import annotations
@@ -205,8 +205,8 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """Receives the body within its limits. Raises RequestTooSlow, BodyTooLarge; if an answer has begun, reports
-        instead that the caller is gone."""
+        """Receives the body within its limits. Beyond them, raises RequestTooSlow or BodyTooLarge; once an answer has
+        begun, reports that the caller is gone."""
         if self._is_whole:  # only the disconnect can follow, however late
             return await self._receive()
         try:

@@ -1,5 +1,5 @@
-"""`/`, its assets, `/docs`, and the answers for probes and scrapers. The policy of `/` and `/docs` permits only scripts
-from this server."""
+"""`/`, its assets, `/docs`, and answers for probes and scrapers. The content security policy of `/` and `/docs` permits
+only scripts from this server."""
 
 import gzip
 import hashlib

@@ -45,7 +45,7 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is loopback; also true for a socket without an address, which is not TCP."""
+    """Whether an address is loopback; also true for a socket without one, which is not TCP."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -64,8 +64,8 @@ class Door:
     """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Returns the limit that this connection, which is in `open`, exceeds, or None. One address may have at most
-        half of all connections. Loopback has no such limit, because proxies, scrapers and people share it."""
+        """Returns why to reject this connection, which is already in `open`, or None. One address may have at most half
+        of all connections. Loopback has no such limit, because proxies, scrapers and people share it."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
@@ -142,7 +142,7 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _expect_reader(self, waiting: float) -> None:
-        """Cuts the connection if too few of the `waiting` bytes were read, otherwise checks again later."""
+        """Cuts the connection if the caller has read too few of the `waiting` bytes, otherwise checks again later."""
         still = self.transport.get_write_buffer_size()
         if still > waiting - LEAST_READ_BYTES:
             self.transport.abort()

@@ -30,7 +30,7 @@ def fetch(
 
 def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = None, *, verify: bool = False) -> int:
     """Fetches jars into the cache, one fetcher at a time; returns how many were downloaded. A jar is verified by sha256
-    and then renamed into place, so that a cached file is complete even after a power cut.
+    and then renamed into place, so that a cached file is complete even if kctl is killed.
 
     If no jar is missing, this costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
     those with a wrong sha256. `progress` is called with lines. Raises JarsMissing (verified jars are kept),

@@ -34,8 +34,8 @@ Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], I
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """Yields a function that reads messages; a new call ends the previous reading. Iterating raises KctlError if a
-    message that must exist does not come in time, or if brokers reject the request."""
+    """Yields a function that reads messages; a new call ends the previous reading. Iterating raises KctlError if
+    messages before the end do not come in time, or if brokers reject the request."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)
 

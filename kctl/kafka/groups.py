@@ -1,7 +1,7 @@
 """Lists groups of every type, and describes their members and partitions.
 
 DescribeGroups reports a group of the new protocol (KIP-848) or a share group as "not found", or on older brokers as
-dead. So each type has its own request, and the one that succeeds reveals the type.
+dead. So kctl tries the request of each type; the one that succeeds reveals the type.
 """
 
 from __future__ import annotations

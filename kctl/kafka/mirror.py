@@ -1,7 +1,7 @@
 """Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
 
 The search looks for the copy of the last message read, which has the same timestamp, key and value, but another offset.
-If several messages are equal, it takes the one at the same place among them; both clusters must have equally many.
+If several messages are equal, their order identifies the copy; both clusters must have equally many.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _Log:
         return self.cluster.read(topic, {partition: begin}, {partition: end})
 
     def last_before(self, end: int) -> Record | None:
-        """Returns the last message below the offset `end`, or None. Transactions or compaction may leave a long gap
-        before `end`."""
+        """Returns the last message below the offset `end`, or None. Looks far back: transactions and compaction leave
+        gaps."""
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)
@@ -73,8 +73,8 @@ class _Log:
 
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
-    """Returns where to resume in `new`: after the copy of the last message below `offset`, or if the old cluster has
-    deleted that message, at the copy of its first remaining one. Blocks. Raises OperationRefused, KctlError."""
+    """Returns where to resume in `new`: after the copy of the last message below `offset`; if the old cluster has
+    deleted that, at the copy of the first one that it still has. Blocks. Raises OperationRefused, KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:

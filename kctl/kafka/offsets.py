@@ -29,7 +29,7 @@ _MAX_VERSION_WITH_NAMES = 9
 
 
 class LogOffset(NamedTuple):
-    """An offset of a log. `offset` and `error` are None if the log has no record at the requested time."""
+    """An offset of a log. `offset` and `error` are None if the log has no record at or after the requested time."""
 
     offset: int | None
     timestamp: int | None = None
@@ -37,8 +37,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's committed offset; None without a commit. `lag` is the broker's number, set only for a share group,
-    whose lag does not follow from the offset."""
+    """A group's committed offset; None without a commit. `lag` is set only for a share group, by the broker, because it
+    does not follow from the offset."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -112,8 +112,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs. `errors` has the brokers' names of errors, `failed` the reasons of failed leaders, whose
-    partitions are in neither `offsets` nor `errors`."""
+    """Offsets of many logs. `errors` has the error names of single partitions. `failed` has the reasons of failed
+    leaders, whose partitions are in neither `offsets` nor `errors`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -130,8 +130,8 @@ def log_offsets_on(
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
     """Returns an offset of each log (`at`: LATEST or EARLIEST). Asks all leaders at once, without retries, for callers
-    that poll. `leaders` has partitions by leader and topic. `kept` has requests for the next poll; the caller clears it
-    when partitions change."""
+    that poll. `leaders` has partitions by leader and topic. `kept` keeps requests for the next poll; the caller clears
+    it when partitions change."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:

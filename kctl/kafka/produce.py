@@ -1,5 +1,5 @@
-"""Sends messages to a topic at a pace, and reports exactly which ones the brokers acknowledged, and why they did not
-acknowledge others.
+"""Sends messages to a topic at a pace. Counts what the brokers acknowledged in each partition, and keeps the first
+reason why they did not.
 
 With `acks` all, kafka-python's producer is idempotent, so a retry creates no duplicates. `Production` also limits the
 bytes of unsent messages.
@@ -85,8 +85,8 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Finds the reasons of retries in the producer's log; after its time limit the producer itself reports only a
-    time-out. Call `close` at the end."""
+    """Finds the reasons of retries in the producer's log, because for a message that took too long the producer reports
+    only a time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

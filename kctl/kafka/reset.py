@@ -54,8 +54,8 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetCha
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:
-    """Checks that a group has no live members. Raises GroupActive, or BrokerRefused if this type of group has no
-    offsets."""
+    """Checks that a group has no live members. Raises GroupActive, BrokerRefused (this type of group has no offsets),
+    KctlError."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):
         raise described.error

@@ -10,15 +10,15 @@ _NAMED = ("earliest", "latest")
 
 
 class Target(NamedTuple):
-    """A position in a log. `kind` is `earliest` or `latest`; the other kinds use `number`: `offset`, `time`
-    (milliseconds), `shift`, `last` (this many before the end)."""
+    """A position in a log. `kind` is `earliest` or `latest`, or with `number`: `offset`, `time` (milliseconds),
+    `shift`, `last` (this many before the end)."""
 
     kind: str
     number: int = 0
 
     def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
-        """Returns the position as an offset inside a log. `found` is the offset of a time. If it is None, all messages
-        are older, and the position is the end. `shift` counts from `committed`."""
+        """Returns the position as an offset inside a log. `found` is the log's offset for a time; None if all messages
+        are older, which gives the end. `shift` counts from `committed`."""
         places = {
             "earliest": start,
             "latest": end,

@@ -127,7 +127,8 @@ class Collector:
 
     async def run(self) -> None:
         """Collects every `collect.interval_seconds`. After a collection that takes longer than half the interval, rests
-        for as long, because the master has other work. Waiting for silent agents and brokers does not count."""
+        for as long, because the master has other work. After one with silent agents or brokers, rests for the
+        interval."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -143,8 +144,7 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs `work` in a thread, or directly if the last snapshot has few partitions, because the hand-over would
-        take longer."""
+        """Runs `work` in a thread; directly if the last snapshot has few partitions: a thread would take longer."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)

@@ -42,8 +42,7 @@ def plain(servers: str) -> ClusterAccess:
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to the cluster of a context in `file`, with secrets from files. Raises ConfigError,
-    UsageError."""
+    """Returns the access to the cluster of a context in `file`, with its secrets. Raises ConfigError, UsageError."""
     from kctl.config.load import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)
@@ -54,12 +53,12 @@ def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> Cl
 
 
 def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to a fleet's cluster, with secrets from files. Raises ConfigError."""
+    """Returns the access to a fleet's cluster, with its secrets. Raises ConfigError."""
     return _secured(config.kafka, "kafka", config.path, env)
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to a cluster of the configuration file `path`, with secrets from files. Raises ConfigError."""
+    """Returns the access to a cluster of the file `path`, with its secrets. Raises ConfigError."""
     return _secured(cluster, f"clusters.{name}", path, env)
 
 

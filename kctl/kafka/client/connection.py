@@ -179,7 +179,7 @@ class ClusterConnection:
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """Asks the first broker, or the others if it does not answer. Raises the last KctlError."""
+        """Asks the first broker; if it does not answer, the others in turn. Raises the last KctlError."""
         for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):

@@ -28,7 +28,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic with its partitions, which are missing here if `error_code` is not 0."""
+    """A topic with its partitions. If `error_code` is not 0, these are missing here."""
 
     name: str
     topic_id: str | None

@@ -1,7 +1,7 @@
 """Imports kafka-python without the parts that a question to a broker does not need, which saves a third of 120 ms.
 
 Stand-ins replace kafka-python's packages and rarely used standard modules. Importing a submodule does not execute its
-package; using any other name of the package does.
+package's own module; using any other name of the package does.
 """
 
 import sys

@@ -23,7 +23,7 @@ _TOPICS_SECONDS = 5.0
 
 class ClusterReader:
     """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`.
-    Connects at the first poll, and again after a poll in which a broker did not answer."""
+    Connects at the first poll, and again after a poll with `errors`."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
 """Finds the groups for a `ClusterReader`, all or by name, and detects which groups are gone.
 
-A new coordinator sees only records below the high watermark until its followers have fetched once more. After a
-failover, brokers of a cluster of three denied groups for two seconds. A process that has just started cannot know
-whether a coordinator is new.
+A new coordinator may deny existing groups: it sees only records below the high watermark until its followers have
+fetched once more. After a failover, brokers of a cluster of three did so for two seconds. A process that has just
+started cannot know whether a coordinator is new.
 """
 
 import time
@@ -23,7 +23,7 @@ _ABSENT_SECONDS = 5.0
 
 
 class MissingGroups:
-    """Remembers groups and their coordinators across connections. Not thread-safe."""
+    """Remembers groups across connections, and coordinators until `reconnect`. Not thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as existing even if a broker denies them, because this broker may have just taken over."""
+        """Treats groups as existing even if a broker denies them, because it may have just become the coordinator."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
@@ -47,8 +47,8 @@ class MissingGroups:
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
         """Returns which `missing` groups may exist, with their errors (None: the coordinator denies the group). All
-        others are gone: they were never known or expected, or their last known coordinator denies them, or a new one
-        has denied them for 30 s."""
+        others are gone: they were never known or expected, their last known coordinator denies them, or a new one has
+        denied them for 30 s."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):

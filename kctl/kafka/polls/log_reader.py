@@ -1,5 +1,5 @@
-"""Reads the ends and starts of groups' logs. Sends ListOffsets to each leader, and Metadata if leaders may have
-changed."""
+"""Reads the ends and starts of the logs that groups read. Sends ListOffsets to each leader, and Metadata if leaders may
+have changed."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -52,11 +52,11 @@ class LogReader:
         self._keys = PartitionKeys()  # drops keys of deleted topics
 
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
-        """Adds log offsets to `reading`, which already has the committed ones. Skips `silent` brokers, and adds to
-        `silent` those that do not answer.
+        """Adds log offsets to `reading`, which already has the committed ones. Skips `silent` brokers, and adds those
+        that do not answer to `silent`.
 
         Each poll requests Metadata of topics with a missing or leaderless partition. If a partition has an error, such
-        as a new leader, the poll requests Metadata at once and reads the logs again. Raises KctlError if no broker
+        as a moved leader, the poll requests Metadata at once and reads the logs again. Raises KctlError if no broker
         answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}

@@ -1,4 +1,4 @@
-"""Protocol messages that kafka-python 3.0 lacks, made from `schemas/` by its own classes. They describe groups that
+"""Protocol messages that kafka-python 3.0 lacks, made by its classes from `schemas/`. They describe groups that
 DescribeGroups reports as dead: groups of KIP-848 (key 69), share groups (77, 90; KIP-932) and streams groups (89;
 KIP-1071)."""
 

@@ -16,7 +16,7 @@ _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """Keeps the keys of partitions for the next response, which has the same partitions."""
+    """Keeps partitions' keys for the next response, which usually has the same ones."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}

@@ -1,6 +1,6 @@
 """Requests that return their responses as bytes, for responses with 100,000 rows.
 
-A request's header names the class that decodes the response; the class here decodes nothing. The functions decode
+A request's header names the class that decodes the response; the one named here decodes nothing. The functions decode
 Kafka's flexible encoding (KIP-482) piece by piece; each also returns where the next piece begins. Pure.
 """
 
