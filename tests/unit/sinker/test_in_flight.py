@@ -13,18 +13,14 @@ from tests.conformance.given import fill
 from tests.scratch_storage import ScratchStorage
 
 
-def claims(count: int, *, block_messages: int = 5, tries: int = 0) -> list[Claim]:
-    storage = ScratchStorage(block_messages=block_messages)
+def claimed(count: int = 3, tries: int = 0) -> Claim:
+    storage = ScratchStorage(block_messages=5)
     fill(storage, count)
     for _ in range(tries):
         storage.claim("dead", count, 60)
         storage.release("dead", count_try=True)
-    return storage.claim("a", count, 60)
-
-
-def claimed(acks: list[bool | None], tries: int = 0, error: str = "") -> InFlightClaim:
-    (claim,) = claims(len(acks), tries=tries)
-    return InFlightClaim(claim, acks, shared_error=error)
+    (claim,) = storage.claim("a", count, 60)
+    return claim
 
 
 @pytest.mark.parametrize(
@@ -41,14 +37,15 @@ def claimed(acks: list[bool | None], tries: int = 0, error: str = "") -> InFligh
 def test_what_is_not_acknowledged_comes_again_or_is_dead(
     acks: Any, tries: int, max_tries: int, ordered: bool, settled: Any, dead: Any, counts: Any
 ) -> None:
-    decision = decide(claimed(acks, tries, "" if True in acks else "it raised"), max_tries=max_tries, ordered=ordered)
+    one = InFlightClaim(claimed(len(acks), tries), acks, shared_error="" if True in acks else "it raised")
+    decision = decide(one, max_tries=max_tries, ordered=ordered)
 
     assert (decision.acks, decision.dead_lettered) == (settled, dead)
     assert (decision.handled, decision.again, decision.is_failure) == counts
 
 
 def test_messages_that_got_reasons_are_blamed_with_their_own() -> None:
-    one = claimed([None] * 4, tries=2)
+    one = InFlightClaim.of(claimed(4, tries=2))
 
     Part(one, 1, 4).acknowledged([True, "no date", "no amount"])
 
@@ -70,7 +67,7 @@ def test_a_journal_names_what_a_dead_sinker_had_handled_and_what_was_in_flight(
     notes: list[str], acks: list[bool | None], errors: dict[int, str], tmp_path: Path
 ) -> None:
     journal = Journal(tmp_path / "in-flight")
-    (claim,) = claims(3)
+    claim = claimed()
     journal.open(claim)
     for note in notes:
         if note == "begin":
@@ -104,8 +101,7 @@ def test_a_full_disk_is_met_before_a_message_is_handled(tmp_path: Path) -> None:
     """Handling takes no more room than the journal had before."""
     path = tmp_path / "in-flight"
     journal = Journal(path)
-    (claim,) = claims(3)
-    journal.open(claim)
+    journal.open(claimed())
     taken = path.stat().st_blocks, path.stat().st_size
     for _ in range(3):
         journal.begin()
@@ -127,7 +123,7 @@ class _Planted:
 
 
 def test_a_journal_is_neither_read_nor_written_through_a_link(tmp_path: Path) -> None:
-    (claim,) = claims(3)
+    claim = claimed()
     elsewhere = Journal(tmp_path / "elsewhere")
     elsewhere.open(claim)
     elsewhere.begin()

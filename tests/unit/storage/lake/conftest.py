@@ -39,6 +39,12 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
+    """An empty table that begins at offset 100."""
+    return opened(path, start=100)
+
+
+@pytest.fixture
+def filled(path: Path) -> LakeStorage:
     """A table with ten rows."""
     made = opened(path, start=0)
     begun(made, 0, 10).commit()

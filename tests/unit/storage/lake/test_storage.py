@@ -28,11 +28,6 @@ from tests.table_conformance import opened as opened_for_conformance
 
 
 @pytest.fixture
-def storage(path: Path) -> LakeStorage:
-    return opened(path, start=100)
-
-
-@pytest.fixture
 def open_table(path: Path) -> OpenTable:
     return lambda: opened_for_conformance(LakeStorage(LocalFolder(path)))
 

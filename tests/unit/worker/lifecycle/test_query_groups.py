@@ -8,13 +8,6 @@ A = frozenset({T0})
 WHY = "it has no leader"
 
 
-def suspicious() -> QueryGroups:
-    groups = QueryGroups()
-    for number in range(SUSPECT_AFTER):
-        groups.failed(PARTITIONS, float(number))
-    return groups
-
-
 def test_a_query_that_fails_twice_has_its_partitions_read_carefully_until_they_are_cleared() -> None:
     groups = QueryGroups()
     assert groups.failed(PARTITIONS, 0.0) == (1, 1.0)
@@ -50,7 +43,9 @@ def test_a_batch_between_two_failures_an_outage_and_a_start_that_fails_put_nothi
 
 
 def test_a_rebalance_in_which_nothing_is_assigned_forgets_nothing_and_what_is_gone_is_forgotten() -> None:
-    groups = suspicious()
+    groups = QueryGroups()
+    for number in range(SUSPECT_AFTER):
+        groups.failed(PARTITIONS, float(number))
 
     assert groups.plan(frozenset()) == []
     assert groups.suspects == PARTITIONS

@@ -250,25 +250,18 @@ def test_only_truncations_are_read_again(both: int, alone: int, read: int, regro
     assert [moved.kind for moved in start.moved] == (["truncated"] if position > shared else [])
 
 
-def test_what_an_older_leader_reports_late_counts_for_nothing() -> None:
+def test_epochs_count_until_a_newer_one_or_the_end_of_their_reading() -> None:
     epochs = Epochs()
     epochs.began({TP: LogSeen(4, 100)})
 
     for reported in (LogSeen(3, 500), LogSeen(4, 90)):
         epochs.observe({TP: reported})
-    assert epochs.known == {TP: LogSeen(4, 100)}
-
+    assert epochs.known == {TP: LogSeen(4, 100)}, "an older leader reports late"
     epochs.observe({TP: LogSeen(5, 80)})
     assert epochs.known == {TP: LogSeen(5, 80)}
 
-
-def test_epochs_of_a_revoked_partition_do_not_count_until_it_is_read_again() -> None:
-    epochs = Epochs()
-    epochs.began({TP: LogSeen(4, 100)})
-
     epochs.give_up([TP])
-    assert epochs.known == {}
-    assert epochs.seen(TP) == LogSeen(4, 100), "its offset is still committed"
+    assert (epochs.known, epochs.seen(TP)) == ({}, LogSeen(5, 80)), "its offset is still committed"
 
     epochs.began({TP: LogSeen(6, 50)})
     assert epochs.known == {TP: LogSeen(6, 50)}

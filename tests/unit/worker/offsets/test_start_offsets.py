@@ -167,17 +167,14 @@ def test_whatever_the_brokers_answers_raise_is_reported_and_they_are_asked_again
         watcher.join()
 
 
-FIRST, SECOND = TopicPartition("orders", 0), TopicPartition("orders", 1)
-
-
 def reading() -> Reading:
     began = Reading()
-    began.began({FIRST: "A", SECOND: "A"}, 100.0)
+    began.began({T0: "A", T1: "A"}, 100.0)
     return began
 
 
 def view(topic_id: str | None) -> BrokerView:
-    return BrokerView({FIRST: 0}, {}, 101.0, topic_ids={} if topic_id is None else {"orders": topic_id})
+    return BrokerView({T0: 0}, {}, 101.0, topic_ids={} if topic_id is None else {"t": topic_id})
 
 
 @pytest.mark.parametrize(
@@ -185,21 +182,21 @@ def view(topic_id: str | None) -> BrokerView:
 )
 def test_a_recreated_or_deleted_topic_is_void(topic_id: str | None, is_void: bool, is_recreated: bool) -> None:
     unknown = Reading()
-    unknown.began({FIRST: None}, 100.0)
+    unknown.began({T0: None}, 100.0)
 
-    assert reading().is_void(FIRST, view(topic_id)) == is_void
-    assert reading().is_recreated([FIRST], view(topic_id)) == is_recreated
-    assert not unknown.is_void(FIRST, view(topic_id))
-    assert not unknown.is_void(SECOND, view(topic_id)), "it was never read"
+    assert reading().is_void(T0, view(topic_id)) == is_void
+    assert reading().is_recreated([T0], view(topic_id)) == is_recreated
+    assert not unknown.is_void(T0, view(topic_id))
+    assert not unknown.is_void(T1, view(topic_id)), "it was never read"
 
 
 def test_a_partition_that_is_read_is_without_leader_after_so_long() -> None:
-    without = BrokerView(taken_at=130.0, unanswered_since={FIRST: 110.0})
-    before_reading_began = BrokerView(taken_at=99.0, topic_ids={"orders": "B"}, unanswered_since={FIRST: 10.0})
+    without = BrokerView(taken_at=130.0, unanswered_since={T0: 110.0})
+    before_reading_began = BrokerView(taken_at=99.0, topic_ids={"t": "B"}, unanswered_since={T0: 10.0})
 
     for each in (before_reading_began, BrokerView()):
-        assert not reading().is_void(FIRST, each)
-        assert not reading().is_without_leader([FIRST], each, 15.0)
-    assert reading().is_without_leader([FIRST], without, 15.0)
-    assert not reading().is_without_leader([FIRST], without, 30.0)
-    assert not reading().is_without_leader([SECOND], without, 15.0)
+        assert not reading().is_void(T0, each)
+        assert not reading().is_without_leader([T0], each, 15.0)
+    assert reading().is_without_leader([T0], without, 15.0)
+    assert not reading().is_without_leader([T0], without, 30.0)
+    assert not reading().is_without_leader([T1], without, 15.0)

@@ -17,12 +17,12 @@ from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch, Run
 from tests.conformance.given import next_offset, stored
 from tests.conftest import raising
+from tests.lake_tables import schema
 from tests.scratch_storage import ScratchStorage
 from tests.unit.worker.query.frames import Frame, Query, arrow
 from tests.worker_settings import settings
 
 TP = TopicPartition("t", 0)
-COLUMN = {"name": "offset", "type": "long", "nullable": True, "metadata": {}}
 
 
 @pytest.fixture(autouse=True)
@@ -136,7 +136,7 @@ def test_dead_letters_of_a_table_are_not_requeued_before_their_cluster_is_known(
     storage = LakeStorage(LocalFolder(tmp_path / "orders"))
     pipeline = Pipeline(settings(tmp_path), storage, lambda _: None)
     storage.prepare()
-    storage.fit(json.dumps({"type": "struct", "fields": [COLUMN]}))
+    storage.fit(schema(("offset", "long")))
 
     assert pipeline.requeue_put() is None
 

@@ -30,11 +30,6 @@ from tests.table_conformance import DEAD_LETTER_SCHEMA
 
 
 @pytest.fixture
-def storage(path: Path) -> LakeStorage:
-    return opened(path, start=100)
-
-
-@pytest.fixture
 def table(storage: LakeStorage) -> DeadLetterTable:
     return DeadLetterTable(storage, GROUP.group)
 

@@ -13,11 +13,6 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from tests.lake_tables import begun, offsets, opened
 
 
-@pytest.fixture
-def storage(path: Path) -> LakeStorage:
-    return opened(path, start=100)
-
-
 def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, start: int, end: int) -> int:
     """A batch whose process dies after its commit, before it removes the plan; returns the version of the commit."""
     with monkeypatch.context() as patched:

@@ -29,11 +29,6 @@ OTHER = Binding("other", "cluster-1")
 
 
 @pytest.fixture
-def storage(path: Path) -> LakeStorage:
-    return opened(path, start=100)
-
-
-@pytest.fixture
 def other(storage: LakeStorage, path: Path) -> LakeStorage:
     return opened(path, OTHER, start=0)
 

@@ -31,12 +31,12 @@ from tests.table_conformance import compact
 
 
 @pytest.mark.parametrize("is_cleaned_up", [False, True])
-def test_what_delta_rs_reads_of_a_log_is_read(storage: LakeStorage, path: Path, is_cleaned_up: bool) -> None:
+def test_what_delta_rs_reads_of_a_log_is_read(filled: LakeStorage, path: Path, is_cleaned_up: bool) -> None:
     DeltaTable(path).alter.set_table_properties({"delta.logRetentionDuration": "interval 1 days"})
     if is_cleaned_up:
         DeltaTable(path).create_checkpoint()
         shutil.move(path / "_delta_log" / f"{0:020}.json", path.parent)
-    begun(storage, 10, 20).commit()
+    begun(filled, 10, 20).commit()
 
     ours, theirs = LogState.read(LocalFolder(path)), DeltaTable(path)
 
@@ -51,7 +51,7 @@ def test_what_delta_rs_reads_of_a_log_is_read(storage: LakeStorage, path: Path, 
         assert ours.transactions.get(name) == theirs.transaction_version(name)
 
 
-def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeStorage, path: Path) -> None:
+def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(filled: LakeStorage, path: Path) -> None:
     """Delta's own writer writes the parts one by one."""
     DeltaTable(path).create_checkpoint()
     version, log = DeltaTable(path).version(), path / "_delta_log"
@@ -69,17 +69,17 @@ def test_a_checkpoint_in_parts_counts_once_all_of_them_are_there(storage: LakeSt
         entry.unlink()
     assert log_files(LocalFolder(path)).checkpoint_files == tuple(f"_delta_log/{part.name}" for part in parts)
     assert LogState.read(LocalFolder(path)).transactions["kctl/cluster-1/payments%2Feu/t/0"] == 10
-    assert storage.count().rows == 10
+    assert filled.count().rows == 10
 
 
 @pytest.mark.parametrize("character", ["\u2028", "\u2029", "\x85"])
-def test_line_ends_of_unicode_end_no_line_of_a_log(storage: LakeStorage, path: Path, character: str) -> None:
+def test_line_ends_of_unicode_end_no_line_of_a_log(filled: LakeStorage, path: Path, character: str) -> None:
     """Other writers leave them unescaped in a file's statistics."""
     topic = pa.array([f"a{character}b"])
     write_deltalake(path, rows([1]).set_column(0, "topic", topic), mode="append")
     version = DeltaTable(path).version()
 
-    begun(storage, 10, 20).commit()
+    begun(filled, 10, 20).commit()
 
     assert offsets(path) == sorted([*range(20), 1])
     [added] = [action["add"] for action in actions(LocalFolder(path), version) if "add" in action]
@@ -88,12 +88,12 @@ def test_line_ends_of_unicode_end_no_line_of_a_log(storage: LakeStorage, path: P
 
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda content: content[:-100], lambda content: bytes(len(content))])
 def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
-    storage: LakeStorage, path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
+    filled: LakeStorage, path: Path, damage: Callable[[bytes], bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
     DeltaTable(path).create_checkpoint()
-    begun(storage, 10, 20).commit()
+    begun(filled, 10, 20).commit()
     DeltaTable(path).create_checkpoint()
-    begun(storage, 20, 30).commit()
+    begun(filled, 20, 30).commit()
     [first, second] = sorted((path / "_delta_log").glob("*.checkpoint.parquet"))
     second.write_bytes(damage(second.read_bytes()))
 
@@ -107,8 +107,8 @@ def test_a_checkpoint_that_is_damaged_is_passed_over_and_named(
     assert offsets(path) == list(range(50))
 
 
-def test_a_log_that_lacks_an_entry_or_a_whole_checkpoint_is_rejected(storage: LakeStorage, path: Path) -> None:
-    begun(storage, 10, 20).commit()
+def test_a_log_that_lacks_an_entry_or_a_whole_checkpoint_is_rejected(filled: LakeStorage, path: Path) -> None:
+    begun(filled, 10, 20).commit()
     entry = path / "_delta_log" / f"{2:020}.json"
     aside = entry.rename(path / "aside")
     with pytest.raises(LogUnreadable, match="entry 2 of its log is not there"):

@@ -130,9 +130,9 @@ def names(path: Path) -> list[str]:
 
 
 @pytest.mark.shows("`storage.merge_schema` adds new columns once, next to workers that lack them")
-def test_new_columns_are_added_and_rows_before_have_null_in_them(storage: LakeStorage, path: Path) -> None:
+def test_new_columns_are_added_and_rows_before_have_null_in_them(filled: LakeStorage, path: Path) -> None:
     with pytest.raises(TableRefused, match=r"has no column amount: .* or set storage.merge_schema"):
-        storage.fit(schema(*FIELDS, AMOUNT))
+        filled.fit(schema(*FIELDS, AMOUNT))
 
     lake = merging(path)
     lake.fit(schema(*FIELDS, AMOUNT))
@@ -145,20 +145,20 @@ def test_new_columns_are_added_and_rows_before_have_null_in_them(storage: LakeSt
     assert DeltaTable(path).to_pyarrow_table()["amount"].null_count == 10
 
 
-def test_a_worker_of_before_goes_on_and_its_batch_in_flight_is_no_conflict(storage: LakeStorage, path: Path) -> None:
-    in_flight = begun(storage, 10, 20)
+def test_a_worker_of_before_goes_on_and_its_batch_in_flight_is_no_conflict(filled: LakeStorage, path: Path) -> None:
+    in_flight = begun(filled, 10, 20)
 
     merging(path).fit(schema(*FIELDS, AMOUNT))
     in_flight.commit()
-    storage.fit(schema(*FIELDS))
-    begun(storage, 20, 30).commit()
-    compact(storage.table, 128 << 20)
+    filled.fit(schema(*FIELDS))
+    begun(filled, 20, 30).commit()
+    compact(filled.table, 128 << 20)
 
     assert offsets(path) == list(range(30))
     assert DeltaTable(path).to_pyarrow_table()["amount"].null_count == 30
 
 
-def test_workers_add_the_same_column_once(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_add_the_same_column_once(filled: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     add, waiting = TableAlterer.add_columns, [merging(path)]
 
     def overtaken(self: TableAlterer, *fields: object) -> None:
@@ -179,7 +179,7 @@ def test_workers_add_the_same_column_once(storage: LakeStorage, path: Path, monk
         ([("Offset", "long"), AMOUNT], "has no column Offset"),
     ],
 )
-def test_bad_types_add_nothing(storage: LakeStorage, path: Path, fields: list[tuple[str, str]], reason: str) -> None:
+def test_bad_types_add_nothing(filled: LakeStorage, path: Path, fields: list[tuple[str, str]], reason: str) -> None:
     with pytest.raises(TableRefused, match=reason):
         merging(path).fit(schema(*fields))
 
@@ -187,7 +187,7 @@ def test_bad_types_add_nothing(storage: LakeStorage, path: Path, fields: list[tu
 
 
 @pytest.mark.parametrize("kind", ["interval day to second", "void", "variant", "nonsense"])
-def test_an_unreadable_type_is_rejected_everywhere(storage: LakeStorage, path: Path, tmp_path: Path, kind: str) -> None:
+def test_an_unreadable_type_is_rejected_everywhere(filled: LakeStorage, path: Path, tmp_path: Path, kind: str) -> None:
     inside: Any = json.loads(schema(("odd", kind)))
     listed: Any = {"type": "array", "elementType": inside, "containsNull": True}
     for unfit in (kind, inside, listed):
