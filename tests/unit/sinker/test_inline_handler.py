@@ -21,7 +21,7 @@ from kctl_agent.sinker.inline_handler import HandlingStorage, Slots
 from kctl_agent.storage.base import StorageUnusable
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.storage.file import offset_table
-from tests.conformance.given import chunk
+from tests.conformance.given import chunk, next_offset
 from tests.conftest import raising
 
 CODE = """
@@ -85,10 +85,6 @@ def make(tmp_path: Path) -> Make:
     return made
 
 
-def stored(storage: HandlingStorage) -> int:
-    return storage.stored_offsets([("t", 0)])[("t", 0)].next
-
-
 @pytest.mark.shows("`directly` retries failed messages, then makes dead letters; a hanging call is left behind")
 def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(make: Make, module: Any) -> None:
     storage = make("takes")
@@ -97,7 +93,7 @@ def test_a_put_calls_the_handler_with_every_message_and_moves_the_stored_offset(
         again = writer.put(chunk(0, 8))
 
     assert [[offset for offset, _ in call] for call in module.calls] == [[0, 1, 2, 3], [4, 5], [6, 7]]
-    assert (put.stored, again.stored, again.skipped, stored(storage)) == (6, 2, 6, 8)
+    assert (put.stored, again.stored, again.skipped, next_offset(storage)) == (6, 2, 6, 8)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +112,7 @@ def test_a_failure_is_retried_alone_then_dead(make: Make, module: Any, handler: 
     assert module.calls[1:] == [[(2, number)] for number in range(1, tries)]
     (dead_letter,) = storage.dead()
     assert (dead_letter.offset, dead_letter.tries, dead_letter.error) == (2, tries, error)
-    assert stored(storage) == 4
+    assert next_offset(storage) == 4
 
 
 def test_a_task_that_dies_early_leaves_no_dead_letter(make: Make, module: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -156,7 +152,7 @@ def test_a_call_that_hangs_is_left_behind(make: Make, module: Any, monkeypatch: 
         writer.put(chunk(4, 6))
 
     (dead_letter,) = storage.dead()
-    assert (dead_letter.offset, stored(storage)) == (2, 6)
+    assert (dead_letter.offset, next_offset(storage)) == (2, 6)
     assert "did not return within 0.1 s on t-0 offset 2 (1 message)" in dead_letter.error
     assert "released.wait()" in dead_letter.error
 
@@ -172,7 +168,7 @@ def test_an_outage_of_the_registry_fails_the_batch_and_makes_no_dead_letter(make
     with pytest.raises(RegistryUnusable), storage.writer() as writer:
         writer.put(chunk(0, 4))
 
-    assert (stored(storage), list(storage.dead()), len(module.calls)) == (0, [], 1)
+    assert (next_offset(storage), list(storage.dead()), len(module.calls)) == (0, [], 1)
 
 
 def hold(folder: Path, is_held: threading.Event) -> None:

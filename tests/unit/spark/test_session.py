@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -39,19 +38,14 @@ def test_children_have_utf8_and_this_process_its_own(monkeypatch: pytest.MonkeyP
     assert os.environ.get("LC_ALL") == given
 
 
-def session(*, is_stopped: bool) -> Any:
-    context = SimpleNamespace(isStopped=lambda: is_stopped)
-    return SimpleNamespace(
-        sparkContext=SimpleNamespace(master="spark://one:7077", _jsc=SimpleNamespace(sc=lambda: context))
-    )
-
-
 def test_a_worker_whose_application_the_cluster_has_ended_ends_for_another_one() -> None:
+    context = SimpleNamespace(isStopped=lambda: False)
+    spark = SimpleNamespace(master="spark://one:7077", _jsc=SimpleNamespace(sc=lambda: context))
     driver = OwnDriver(SimpleNamespace())  # type: ignore[arg-type]
-    driver.session = session(is_stopped=False)
+    driver.session = SimpleNamespace(sparkContext=spark)
     driver.check()
 
-    driver.session = session(is_stopped=True)
+    context.isStopped = lambda: True
     with pytest.raises(ApplicationEnded, match="the cluster spark://one:7077 has ended this application"):
         driver.check()
 

@@ -1,7 +1,6 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from threading import Event
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +20,7 @@ from kctl_agent.worker.offsets.brokers import BrokerView
 from kctl_agent.worker.query.run import Batch
 from kctl_agent.worker.stats import Sources, WorkerStats
 from tests.conformance.given import fill, settle_dead
-from tests.conftest import eventually
+from tests.conftest import eventually, raising
 from tests.scratch_storage import ScratchStorage
 
 TP = TopicPartition("t", 0)
@@ -129,22 +128,19 @@ def test_partitions_have_counts_and_ages(server: AgentServer, monkeypatch: pytes
 
 
 def test_stats_that_fail_are_the_last_error_and_grow_old(server: AgentServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    stats, published, is_broken = WorkerStats("worker-0", server, ScratchStorage(), Inbox()), list[Snapshot](), Event()
+    stats, published = WorkerStats("worker-0", server, ScratchStorage(), Inbox()), list[Snapshot]()
     snapshot = stats._snapshot
     monkeypatch.setattr(server, "publish", published.append)
-    monkeypatch.setattr(
-        stats, "_snapshot", lambda: dict[str, Snapshot]()["state"] if is_broken.is_set() else snapshot()
-    )
     stats.start()
     try:
-        is_broken.set()
-        eventually(lambda: published[-1].worker.last_error)
+        monkeypatch.setattr(stats, "_snapshot", raising(KeyError("state")))
+        eventually(lambda: published and published[-1].worker.last_error)
         assert published[-1].worker.last_error == "its stats cannot be collected: KeyError: 'state'"
         age_at = published[-1].published_at
         count = len(published)
         eventually(lambda: len(published) > count)
         assert published[-1].published_at == age_at, "it does not pass for a new one"
-        is_broken.clear()
+        monkeypatch.setattr(stats, "_snapshot", snapshot)
         eventually(lambda: published[-1].worker.last_error is None)
     finally:
         stats.close()

@@ -116,13 +116,7 @@ class Turning:
         self.pipeline.folder = folder
         brokers: Any = PlayedBrokers(partitions=tuple(sorted(EVERYTHING)))
         self.loop = MainLoop(whole, self.pipeline, brokers, self.storage, self.stats, self.inbox, self.stored)
-        self.is_closed = False
-        stack.callback(self.close)
-
-    def close(self) -> None:
-        if not self.is_closed:
-            self.is_closed = True
-            self.loop.close()
+        stack.callback(self.loop.close)
 
     def until(self, reached: Callable[[], object], turns: int = 200) -> None:
         for _ in range(turns):
@@ -182,7 +176,7 @@ def test_a_worker_that_stops_commits_its_last_batch_and_leaves_the_group(worker:
     worker.reaches({ORDERS_0: 10})
     before = worker.broker.asked.count("OffsetCommit")
 
-    worker.close()
+    worker.loop.close()
 
     assert (worker.stats.state, worker.pipeline._runs, run.query.stops) == ("stopping", {}, 1)
     assert worker.broker.asked.count("OffsetCommit") > before

@@ -135,13 +135,8 @@ def test_executors_get_only_imported_modules_named_by_their_content(import_dir: 
     assert Path(first).read_bytes() == whole
 
 
-def run(code: str, **environment: str) -> str:
-    env = {**os.environ, "OMP_NUM_THREADS": "1", **environment}  # as Spark sets it for its Pythons
-    return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True).stdout
-
-
 def test_it_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack() -> None:
-    done = run(
+    code = (
         "import os, sys\n"
         "from kctl_agent.worker.query.daemon import import_for_tasks\n"
         "import_for_tasks()\n"
@@ -149,7 +144,10 @@ def test_it_imports_what_a_put_needs_and_starts_no_thread_that_a_fork_would_lack
         "print(*(name in sys.modules for name in ('kctl_agent.worker.query.put', 'pyarrow', 'pyspark.worker')))\n"
     )
 
-    threads, imported = done.splitlines()
+    env = {**os.environ, "OMP_NUM_THREADS": "1"}  # as Spark sets it for its Pythons
+
+    threads, imported = subprocess.check_output([sys.executable, "-c", code], env=env, text=True).splitlines()
+
     assert set(threads.split()) <= {Path(sys.executable).name, "python", "python3", "jemalloc_bg_thd"}
     assert len([name for name in threads.split() if name != "jemalloc_bg_thd"]) == 1
     assert imported == "True True True"
