@@ -138,12 +138,9 @@ class Turning:
         """Simulates batches that store up to these offsets."""
         for group, run in self.pipeline._runs.items():
             reached = {tp: end for tp, end in ends.items() if tp in group}
-            self.storage.advance_offsets(
-                [
-                    Advance(tp.topic, tp.partition, run.sources[tp].version, run.positions[tp], end)
-                    for tp, end in reached.items()
-                ]
-            )
+            for tp, end in reached.items():
+                advance = Advance(tp.topic, tp.partition, run.sources[tp].version, run.positions[tp], end)
+                self.storage.advance_offsets([advance])
             run.positions = {**run.positions, **reached}
             self.stored.append(group)
 

@@ -71,10 +71,8 @@ def test_a_task_reads_partition_after_partition(storage: ScratchStorage, monkeyp
     zero, one = put(storage, [arrow([0, 1]), arrow([2, 5, 6, 7], partitions=[0, 1, 1, 1]), arrow([8], partitions=[1])])
 
     assert sizes == [1, 2, 1]
-    assert {tp: at.next for tp, at in storage.stored_offsets([("t", 0), ("t", 1)]).items()} == {
-        ("t", 0): 3,
-        ("t", 1): 9,
-    }
+    reached = storage.stored_offsets([("t", 0), ("t", 1)])
+    assert (reached["t", 0].next, reached["t", 1].next) == (3, 9)
     assert [list(row.values()) for row in (zero, one)] == [["t", 0, 2, 3, 20], ["t", 1, 8, 4, 80]]
 
 

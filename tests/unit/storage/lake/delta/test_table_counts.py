@@ -22,13 +22,9 @@ def test_tables_are_counted_after_a_while(filled: LakeStorage, path: Path, monke
     monkeypatch.setattr(filled.counter, "_next_at", 0.0)
     later = filled.stats().counts
 
-    assert first is not None
-    assert (first.version, first.rows, first.files, first.small_files) == (2, 10, 1, 1)
     assert soon == first
-    assert later is not None
-    assert (later.version, later.rows, later.files, later.small_files) == (3, 20, 2, 2)
-    assert later.bytes > first.bytes
     assert later == filled.count()
+    assert [(c.version, c.rows, c.files, c.small_files) for c in (first, later) if c] == [(2, 10, 1, 1), (3, 20, 2, 2)]
 
     shutil.rmtree(path / "_delta_log")
     (path / "_delta_log").mkdir()
