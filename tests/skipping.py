@@ -7,7 +7,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from operator import eq, ge, gt, le, lt, ne
 from pathlib import Path
@@ -30,13 +29,12 @@ LAST = "\U0010ffff"
 
 @dataclass(frozen=True)
 class Kind:
-    """A type in Spark and Arrow, its values, and how DataFusion and DuckDB write a value."""
+    """A type in Spark and Arrow, its values, and how DataFusion writes a value."""
 
     spark: str
     arrow: pa.DataType
     values: st.SearchStrategy[Any]
-    datafusion: str
-    duckdb: str
+    sql: str
 
     def array(self, values: Sequence[Any]) -> pa.Array:
         if pa.types.is_temporal(self.arrow):
@@ -44,13 +42,12 @@ class Kind:
         return pa.array(values, self.arrow)
 
 
-def _cast(type_: str) -> tuple[str, str]:
-    by_text = f"cast('{{}}' as {type_})"
-    return by_text, by_text
+def _cast(type_: str) -> str:
+    return f"cast('{{}}' as {type_})"
 
 
-def _decimal(digits: int, scale: int) -> tuple[str, str]:
-    return f"arrow_cast('{{}}', 'Decimal128({digits}, {scale})')", f"cast('{{}}' as decimal({digits},{scale}))"
+def _decimal(digits: int, scale: int) -> str:
+    return f"arrow_cast('{{}}', 'Decimal128({digits}, {scale})')"
 
 
 def _whole(bits: int) -> st.SearchStrategy[int]:
@@ -70,33 +67,26 @@ _DAYS = st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_DAY, FARTHEST_DAY))
 _MICROSECONDS = st.one_of(st.integers(-3, 3), st.integers(-FARTHEST_MICROSECOND, FARTHEST_MICROSECOND))
 _STRUCT = {"y": "x", "n": "l", "t": "s"}
 KINDS = {
-    "b": Kind("boolean", pa.bool_(), st.booleans(), *_cast("boolean")),
-    "i8": Kind("byte", pa.int8(), _whole(8), *_cast("tinyint")),
-    "i16": Kind("short", pa.int16(), _whole(16), *_cast("smallint")),
-    "i": Kind("integer", pa.int32(), _whole(32), *_cast("int")),
-    "l": Kind("long", pa.int64(), _whole(64), *_cast("bigint")),
-    "f": Kind("float", pa.float32(), st.floats(width=32), *_cast("real")),
-    "x": Kind("double", pa.float64(), st.floats(), *_cast("double")),
-    "d2": Kind("decimal(16,2)", pa.decimal128(16, 2), _decimals(2, 16), *_decimal(16, 2)),
-    "d0": Kind("decimal(38,0)", pa.decimal128(38, 0), _decimals(0, 38), *_decimal(38, 0)),
-    "d18": Kind("decimal(38,18)", pa.decimal128(38, 18), _decimals(18, 38), *_decimal(38, 18)),
-    "s": Kind("string", pa.string(), _TEXTS, "'{}'", "'{}'"),
-    "bin": Kind("binary", pa.binary(), st.binary(max_size=3), "X'{}'", "unhex('{}')"),
-    "day": Kind("date", pa.date32(), _DAYS, "arrow_cast({}, 'Date32')", "(date '1970-01-01' + {}::int)"),
+    "b": Kind("boolean", pa.bool_(), st.booleans(), _cast("boolean")),
+    "i8": Kind("byte", pa.int8(), _whole(8), _cast("tinyint")),
+    "i16": Kind("short", pa.int16(), _whole(16), _cast("smallint")),
+    "i": Kind("integer", pa.int32(), _whole(32), _cast("int")),
+    "l": Kind("long", pa.int64(), _whole(64), _cast("bigint")),
+    "f": Kind("float", pa.float32(), st.floats(width=32), _cast("real")),
+    "x": Kind("double", pa.float64(), st.floats(), _cast("double")),
+    "d2": Kind("decimal(16,2)", pa.decimal128(16, 2), _decimals(2, 16), _decimal(16, 2)),
+    "d0": Kind("decimal(38,0)", pa.decimal128(38, 0), _decimals(0, 38), _decimal(38, 0)),
+    "d18": Kind("decimal(38,18)", pa.decimal128(38, 18), _decimals(18, 38), _decimal(38, 18)),
+    "s": Kind("string", pa.string(), _TEXTS, "'{}'"),
+    "bin": Kind("binary", pa.binary(), st.binary(max_size=3), "X'{}'"),
+    "day": Kind("date", pa.date32(), _DAYS, "arrow_cast({}, 'Date32')"),
     "ts": Kind(
         "timestamp",
         pa.timestamp("us", "UTC"),
         _MICROSECONDS,
         """arrow_cast({}, 'Timestamp(Microsecond, Some("UTC"))')""",
-        "make_timestamptz({}::bigint)",
     ),
-    "ntz": Kind(
-        "timestamp_ntz",
-        pa.timestamp("us"),
-        _MICROSECONDS,
-        "arrow_cast({}, 'Timestamp(Microsecond, None)')",
-        "make_timestamp({}::bigint)",
-    ),
+    "ntz": Kind("timestamp_ntz", pa.timestamp("us"), _MICROSECONDS, "arrow_cast({}, 'Timestamp(Microsecond, None)')"),
 }
 _INNER = pa.struct([(name, KINDS[of].arrow) for name, of in _STRUCT.items()])
 COLUMNS = pa.schema([("id", pa.int64()), *((name, kind.arrow) for name, kind in KINDS.items()), ("st", _INNER)])
@@ -171,11 +161,10 @@ class Predicate:
     operator: str
     value: Any = None
 
-    def sql(self, dialect: str) -> str:
-        """In `datafusion` or `duckdb`."""
-        column = self.place
-        if dialect == "datafusion" and "." in column:
-            column = "st['{}']".format(column.partition(".")[2])
+    def sql(self) -> str:
+        """For DataFusion."""
+        _, dot, inner = self.place.partition(".")
+        column = f"st['{inner}']" if dot else self.place
         if self.value is None:
             return f"{column} {self.operator}"
         value = self.value
@@ -185,7 +174,7 @@ class Predicate:
             value = value.replace("'", "''")
         elif isinstance(value, Decimal):
             value = format(value, "f")
-        return f"{column} {self.operator} {getattr(KINDS[PLACES[self.place]], dialect).format(value)}"
+        return f"{column} {self.operator} {KINDS[PLACES[self.place]].sql.format(value)}"
 
     def expression(self) -> pc.Expression:
         column = pc.field(*self.place.split("."))
@@ -238,45 +227,3 @@ def has_bounds(stats: Mapping[str, Any], place: str) -> bool:
     """Also true without values."""
     is_null = bool(stats["nullCount"].get(place) == stats["numRecords"])
     return is_null or (place in stats["minValues"] and place in stats["maxValues"])
-
-
-def may_have(stats: Mapping[str, Any], predicate: Predicate) -> bool:
-    """Whether the predicate may hold for rows of a file with these statistics, for a reader that follows Delta's
-    protocol and orders NaN after all values."""
-    rows, nulls = stats["numRecords"], stats["nullCount"].get(predicate.place)
-    if predicate.operator == "is null":
-        return bool(nulls != 0)
-    if nulls == rows:
-        return False
-    of = KINDS[PLACES[predicate.place]]
-    least, greatest = (_value(of, stats[bounds].get(predicate.place)) for bounds in ("minValues", "maxValues"))
-    if predicate.value is None:
-        return True
-    wanted = _order(predicate.value)
-    is_above = least is None or least <= wanted, least is None or least < wanted
-    is_below = greatest is None or greatest >= wanted, greatest is None or greatest > wanted
-    answers: dict[str, bool] = {
-        "=": is_above[0] and is_below[0],
-        "<>": least is None or greatest is None or not least == wanted == greatest,
-        "<": is_above[1],
-        "<=": is_above[0],
-        ">": is_below[1],
-        ">=": is_below[0],
-    }
-    return answers[predicate.operator]
-
-
-def _value(kind: Kind, bound: Any) -> Any:
-    """In the order of its type."""
-    if bound is None:
-        return None
-    if kind.spark == "date":
-        return _order((date.fromisoformat(bound) - date(1970, 1, 1)).days)
-    if kind.spark.startswith("timestamp"):
-        at = datetime.fromisoformat(bound)
-        return _order((at.replace(tzinfo=at.tzinfo or UTC) - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(0, 0, 1))
-    return _order(float(bound) if kind.spark in ("float", "double") else bound)
-
-
-def _order(value: Any) -> Any:
-    return (isinstance(value, float) and math.isnan(value), value)

@@ -13,12 +13,10 @@ import json
 import shutil
 import tempfile
 from decimal import Decimal
-from functools import cache
 from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -26,7 +24,7 @@ from deltalake import DeltaTable, QueryBuilder
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from kctl_agent.storage.lake.delta.files import DataFile, is_exact, read_files, spark_schema
+from kctl_agent.storage.lake.delta.files import is_exact, read_files, spark_schema
 from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
@@ -38,19 +36,12 @@ from tests.skipping import (
     Predicate,
     Rows,
     has_bounds,
-    may_have,
     predicates,
     rows_of,
     stored,
     stored_rows,
 )
 from tests.table_conformance import compact
-
-
-@cache
-def database() -> duckdb.DuckDBPyConnection:
-    """One connection for all queries: opening one takes longer than most queries."""
-    return duckdb.connect()
 
 
 class Reader:
@@ -67,7 +58,7 @@ class Reader:
 
     def found(self, predicate: Predicate) -> dict[str, list[int]]:
         by_footers = self._are_exact(list(self.files))
-        found = {"delta-rs": self.by_delta_rs(predicate, by_footers=by_footers), "DuckDB": self._by_duckdb(predicate)}
+        found = {"delta-rs": self.by_delta_rs(predicate, by_footers=by_footers)}
         # Without bounds in the log, this dataset omits rows of any table, also of Spark's. With bounds, `x < nan` is
         # true for it, which adds rows.
         is_nan = isinstance(predicate.value, float) and isnan(predicate.value)
@@ -80,25 +71,12 @@ class Reader:
         """By pyarrow's bounds in a footer, it hides NaN from `x > 1`."""
         query = QueryBuilder().register("t", self._table)
         query.execute(f"set datafusion.execution.parquet.pruning = {by_footers}".lower()).read_all()
-        sql = f"select id from t where {predicate.sql('datafusion')}"
+        sql = f"select id from t where {predicate.sql()}"
         found: list[int] = pa.table(query.execute(sql).read_all())["id"].to_pylist()
         return found
 
     def _are_exact(self, names: list[str]) -> bool:
         return all(is_exact(pq.read_metadata(self._path / name)) for name in names)
-
-    def _by_duckdb(self, predicate: Predicate) -> list[int]:
-        """Reads the files that remain after skipping, because PyPI has no DuckDB extension for the log. Footer bounds
-        never count a NaN. By them, DuckDB 2.0 takes `f = 0` as true for a NaN in a file whose other values are all 0 (a
-        row too many, none hidden), unless the optimizer is disabled. By pyarrow's bounds, it hides NaN from `x > 1`."""
-        left = [name for name, stats in self.files.items() if stats is None or may_have(stats, predicate)]
-        query = f"select id from read_parquet(?) where {predicate.sql('duckdb')}"
-        files = [str(self._path / name) for name in left]
-        if not files:
-            return []
-        without = "" if self._are_exact(left) else ", filter_pushdown"
-        database().execute(f"set disabled_optimizers = 'statistics_propagation{without}'")
-        return [row[0] for row in database().execute(query, [files]).fetchall()]
 
 
 def without_statistics(path: Path, rows: pa.Table) -> Reader:
@@ -154,26 +132,9 @@ def test_a_nan_is_not_hidden_by_a_smaller_value_beside_it(path: Path, has_sparks
     assert_nothing_is_hidden(Reader(path), bare, Predicate("x", ">=", 1e142))
 
 
-def hiding() -> list[tuple[Rows, bool]]:
-    """Two files; one has the values that a compaction by delta-rs hid."""
-    return [(HIDING, True), ({place: [values[0], None] for place, values in HIDING.items()}, True)]
-
-
-def test_a_compaction_hides_nothing(path: Path) -> None:
-    lake = stored(path, hiding())
-    bare = without_statistics(path.with_name("bare"), stored_rows(path))
-
-    compact(lake.table)
-
-    table = Reader(path)
-    for what, predicate in HIDDEN.items():
-        assert_nothing_is_hidden(table, bare, predicate)
-        assert table.by_delta_rs(predicate) == [1], what
-
-
 def test_files_that_delta_rs_has_compacted_are_rewritten(path: Path) -> None:
     """As earlier versions of kctl compacted them."""
-    lake = stored(path, hiding())
+    lake = stored(path, [(HIDING, True), ({place: [values[0], None] for place, values in HIDING.items()}, True)])
     DeltaTable(path).optimize.compact()
     bare = without_statistics(path.with_name("bare"), stored_rows(path))
     assert Reader(path).by_delta_rs(HIDDEN["a NaN"]) == []
@@ -183,8 +144,9 @@ def test_files_that_delta_rs_has_compacted_are_rewritten(path: Path) -> None:
 
     assert (len(done.removed), len(done.added)) == (1, 1)
     table = Reader(path)
-    for predicate in HIDDEN.values():
+    for what, predicate in HIDDEN.items():
         assert_nothing_is_hidden(table, bare, predicate)
+        assert table.by_delta_rs(predicate) == [1], what
     assert Compaction(LakeTable(LocalFolder(path))).inexact_files(besides=[]) == []
 
 
@@ -198,17 +160,12 @@ def folder(path: Path) -> Path:
     return made
 
 
-def stats(file: DataFile) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(file.stats)
-    return found
-
-
 def test_a_column_whose_values_python_does_not_have_or_cannot_order_has_no_bounds(path: Path, folder: Path) -> None:
     shutil.copy(SPARK, folder)
 
     [file] = read_files(LocalFolder(path), LocalFolder(folder))
 
-    found = stats(file)
+    found = json.loads(file.stats)
     assert '"price":199.00' in file.stats
     assert found["numRecords"] == 200
     assert set(found["minValues"]) == set(found["maxValues"]) == {"n", "year_1", "price"}, "not x, far, day, text"
@@ -243,6 +200,6 @@ def test_cut_texts_are_below_their_upper_bounds(path: Path, folder: Path, text: 
 
     [file] = read_files(LocalFolder(path), LocalFolder(folder))
 
-    assert stats(file)["minValues"]["text"] == "a" * 32
-    assert stats(file)["maxValues"].get("text") == bound
+    assert json.loads(file.stats)["minValues"]["text"] == "a" * 32
+    assert json.loads(file.stats)["maxValues"].get("text") == bound
     assert bound is None or bound >= text
