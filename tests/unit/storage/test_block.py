@@ -40,9 +40,7 @@ def columns(messages: list[tuple[object, ...]]) -> Columns:
 
 
 @given(MESSAGES, st.sampled_from(["none", "snappy", "lz4", "zstd"]), st.integers(1, 50), st.data())
-def test_splits_slices_and_codecs_give_messages_back(
-    messages: list[tuple[object, ...]], codec: str, size: int, data: st.DataObject
-) -> None:
+def test_messages_come_back(messages: list[tuple[object, ...]], codec: str, size: int, data: st.DataObject) -> None:
     begin = data.draw(st.integers(0, len(messages) - 1))
     end = data.draw(st.integers(begin + 1, len(messages)))
     whole = next(columns(messages).cut((begin, end)))

@@ -94,9 +94,7 @@ OF_ANOTHER = f"as user {os.getuid()}, but kctl on {os.uname().nodename} runs as 
         (written, OF_ANOTHER, 4711),
     ],
 )
-def test_executors_of_another_folder_or_user_are_reported_and_what_they_report_is_quoted(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write, words: str, user: int
-) -> None:
+def test_faults_are_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, write: Write, words: str, user: int) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: user)
     found = check(monkeypatch, tmp_path, Session(), write)
     try:

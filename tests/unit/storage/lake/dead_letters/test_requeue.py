@@ -284,14 +284,6 @@ def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetter
     assert (dead(table), offsets(path)) == ([], DEAD)
 
 
-def cancelled(path: Path) -> None:
-    worker(path).cancel_requeued()
-
-
-def put_back_by_another(path: Path) -> None:
-    put_back(worker(path), EVEN)
-
-
 @pytest.mark.parametrize(
     ("name", "after"),
     [
@@ -301,9 +293,18 @@ def put_back_by_another(path: Path) -> None:
         pytest.param("rewrite", True, marks=pytest.mark.long),
     ],
 )
-@pytest.mark.parametrize("other", [cancelled, put_back_by_another])
+@pytest.mark.parametrize(
+    "other",
+    [lambda path: worker(path).cancel_requeued(), lambda path: put_back(worker(path), EVEN)],
+    ids=["cancels", "puts back"],
+)
 def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_message_in_one_place(
-    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, other: Callable[[Path], None], after: bool
+    tables: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    other: Callable[[Path], object],
+    after: bool,
 ) -> None:
     """The other process acts once at each commit."""
     real = getattr(LakeTable, name)

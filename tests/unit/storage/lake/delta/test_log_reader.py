@@ -122,10 +122,8 @@ def test_a_write_below_a_checkpoint_misleads_no_reader(storage: LakeStorage, oth
     assert offsets(path) == [*range(10), *range(100, 130)]
 
 
-def test_a_process_that_wakes_up_in_a_table_that_went_back_leaves_no_entry_above_a_gap(
-    storage: LakeStorage, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With a gap, no reader could open the table."""
+def test_no_gap_is_left(storage: LakeStorage, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process wakes up in a table that went back. With a gap below its entry, no reader could open the table."""
     shutil.copytree(path, tmp_path / "copy")
     for start in (100, 110, 120):
         begun(storage, start, start + 10).commit()
@@ -251,9 +249,7 @@ USES: dict[str, Callable[[LakeStorage], Any]] = {
 
 @pytest.mark.parametrize("use", USES)
 @pytest.mark.parametrize("times", [4, 5])
-def test_what_uses_delta_rs_tries_again_where_its_listing_lacks_an_entry(
-    grown: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, use: str, times: int
-) -> None:
+def test_gaps_are_reread(grown: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch, use: str, times: int) -> None:
     opening, left = DeltaTable, [times]
 
     def raced(*args: Any, **options: Any) -> DeltaTable:
