@@ -25,7 +25,7 @@ from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import Selection
 from kctl_agent.table_maintenance import looked_after
 from tests.conftest import raising
-from tests.lake_tables import GROUP, NOW, TOPIC_ID, TP, begun, dead, opened, written
+from tests.lake_tables import GROUP, NOW, TP, begun, dead, opened, written
 from tests.table_conformance import DEAD_LETTER_SCHEMA
 
 
@@ -128,14 +128,17 @@ def test_a_recreated_topic_has_dead_letters_of_its_own(storage: LakeStorage, tab
     batch = begun(storage, 100, 110)
     written(table, batch, [101, 105]).commit()
     batch.commit()
-    storage.init_offsets([StoredOffset(*TP, str(uuid.uuid4()), 100)], storage.stored_offsets([TP]))
+    storage.init_offsets([StoredOffset(*TP, str(uuid.uuid4()), 100)], storage.stored_offsets([TP]))  # as after a seek
 
     written(table, begun(storage, 100, 110, version=2), [103]).commit()  # and its process was killed
 
     again = begun(storage, 100, 110, version=2)
     assert table.earlier_try(again).messages == (("t", 0, 103),)
-    written(table, again, [101, 103]).commit()
+    written(table, again, [101, 103], at=NOW + timedelta(seconds=1)).commit()
     assert sorted(dead(table)) == [101, 101, 103, 105]
+    newest = table.find_dead("t:0:101")
+    assert newest is not None
+    assert newest.at == (NOW + timedelta(seconds=1)).timestamp()
 
 
 def test_a_replaced_table_knows_no_letters(storage: LakeStorage, table: DeadLetterTable, path: Path) -> None:
@@ -148,21 +151,6 @@ def test_a_replaced_table_knows_no_letters(storage: LakeStorage, table: DeadLett
     again.fence(batch, again.earlier_try(batch))  # and its process was killed
 
     assert again.earlier_try(begun(replaced, 100, 110)).messages == ()
-
-
-def test_a_message_dies_again_after_a_seek(storage: LakeStorage, table: DeadLetterTable) -> None:
-    batch = begun(storage, 100, 110)
-    written(table, batch, [101]).commit()
-    batch.commit()
-    storage.init_offsets([StoredOffset(*TP, TOPIC_ID, 100)], storage.stored_offsets([TP]))
-
-    batch = begun(storage, 100, 110, version=2)
-    written(table, batch, [101, 102], at=NOW + timedelta(seconds=1)).commit()
-
-    assert dead(table) == [101, 101, 102]
-    found = table.find_dead("t:0:101")
-    assert found is not None
-    assert found.at == (NOW + timedelta(seconds=1)).timestamp()
 
 
 @pytest.mark.shows("expiring, sending and exporting a table's dead letters costs in proportion to their size")
