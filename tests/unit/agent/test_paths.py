@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -176,24 +177,21 @@ def test_what_is_no_socket_stays_and_no_link_is_followed(short_dir: Path, bind: 
 
 def test_of_many_starters_of_one_name_exactly_one_wins(short_dir: Path, ended_process: ProcessIdentity) -> None:
     leave_behind(short_dir, f"{ended_process.pid} {ended_process.start_ticks}")
-    start, won, refused = threading.Barrier(8), [], []
+    start = threading.Barrier(8)
 
-    def try_it() -> None:
+    def try_it(_: int) -> BoundSocket | PathError:
         start.wait()
         try:
-            won.append(bind_socket(short_dir, "worker-0", BACKLOG))
+            return bind_socket(short_dir, "worker-0", BACKLOG)
         except PathError as error:
-            refused.append(str(error))
+            return error
 
-    starters = [threading.Thread(target=try_it) for _ in range(8)]
-    for each in starters:
-        each.start()
-    for each in starters:
-        each.join()
+    with ThreadPoolExecutor(8) as starters:
+        outcomes = list(starters.map(try_it, range(8)))
 
-    assert (len(won), len(refused)) == (1, 7)
-    assert all("already served" in sentence for sentence in refused)
-    won[0].close()
+    [won] = [each for each in outcomes if isinstance(each, BoundSocket)]
+    assert sum("already served" in str(each) for each in outcomes) == 7
+    won.close()
 
 
 def test_a_process_that_has_ended_is_not_alive_even_before_its_parent_has_noticed() -> None:

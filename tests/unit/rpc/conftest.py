@@ -1,6 +1,6 @@
 import os
 from collections.abc import Iterator
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from time import monotonic
@@ -18,10 +18,10 @@ from tests.conftest import eventually
 
 
 class Bench:
-    def __init__(self, run_dir: Path) -> None:
+    def __init__(self, run_dir: Path, to_close: ExitStack) -> None:
         self.run_dir = run_dir
         self.path = run_dir / "worker-0.sock"
-        self._to_close = ExitStack()
+        self._to_close = to_close
 
     def serve(self, snapshot: Snapshot | None = None, **settings: Any) -> AgentServer:
         server = AgentServer(self.run_dir, "worker-0", **settings)
@@ -34,14 +34,11 @@ class Bench:
     def connect(self) -> Caller:
         return self._to_close.enter_context(Caller(self.path))
 
-    def close(self) -> None:
-        self._to_close.close()
-
 
 @pytest.fixture
 def bench(short_dir: Path) -> Iterator[Bench]:
-    with closing(Bench(short_dir)) as made:
-        yield made
+    with ExitStack() as to_close:
+        yield Bench(short_dir, to_close)
 
 
 @pytest.fixture

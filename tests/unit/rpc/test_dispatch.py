@@ -224,10 +224,6 @@ def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
     return result
 
 
-def bare(snapshot: Snapshot) -> Snapshot:
-    return replace(snapshot, replies=())
-
-
 @pytest.mark.parametrize("rpc", ["kafka_lag", "offset_checker"])
 def test_partitions_are_reported_with_every_offset_and_its_age(rpc: str, snapshot: Snapshot) -> None:
     known, unknown = answer(rpc, snapshot, later=1.0)["rows"]
@@ -236,7 +232,7 @@ def test_partitions_are_reported_with_every_offset_and_its_age(rpc: str, snapsho
     ages = {"age_seconds": pytest.approx(3.0), "stored_seconds": pytest.approx(8.0)}
     assert known == asdict(sent.rows[0]) | ages
     assert unknown == dict.fromkeys(known) | {"topic": "orders", "partition": 1, "generation": 7}
-    assert answer(rpc, bare(snapshot)) == {"rows": []}
+    assert answer(rpc, replace(snapshot, replies=())) == {"rows": []}
     assert lag_of(0, 131, 131, 130) == 0, "never negative"
 
 
@@ -267,7 +263,7 @@ def test_of_a_table_its_counts_and_the_commits_of_the_worker_are_known_and_messa
 @pytest.mark.parametrize("rpc", ["block_size", "member_leader", "metadata_brokers", "metadata_topics"])
 def test_what_is_not_known_yet_is_not_ready_rather_than_empty(rpc: str, snapshot: Snapshot) -> None:
     with pytest.raises(NotReady, match="ask again"):
-        answer(rpc, bare(snapshot))
+        answer(rpc, replace(snapshot, replies=()))
 
 
 def test_a_worker_reports_its_state_its_pace_and_its_events(snapshot: Snapshot) -> None:

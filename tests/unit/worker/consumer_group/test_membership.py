@@ -181,10 +181,8 @@ def test_a_last_commit_counts_by_its_answer(answer: dict[str, int], known: dict[
             member._consumer._coordinator.coordinator_dead("it has moved")
         return OFFSETS if partitions else {}
 
-    with scripted_group({"OffsetCommit": committed(answer)}, on_revoked=on_revoked, on_committed=done.append) as (
-        broker,
-        member,
-    ):
+    script: Script = {"OffsetCommit": committed(answer)}
+    with scripted_group(script, on_revoked=on_revoked, on_committed=done.append) as (broker, member):
         pass
 
     assert "OffsetCommit" in broker.asked
