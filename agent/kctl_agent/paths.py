@@ -168,8 +168,7 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
         temporary.chmod(0o600)
         status = temporary.lstat()
         listener.listen(backlog)
-        _record(path.with_suffix(".start"), owner.start_ticks)
-        _record(path.with_suffix(".pid"), owner.pid)
+        record_owner(path, owner)
         temporary.rename(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
@@ -194,8 +193,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an agent that has ended; returns whether it did. Does not wait for the lock. Raises
-    PathError."""
+    """Removes the files of an ended agent; returns whether it has ended. Never waits for the lock. Raises PathError."""
     path = socket_path(run_dir, name)
     try:
         with locked(run_dir, is_blocking=False):
@@ -229,10 +227,11 @@ def _accepts(path: Path) -> bool:
         return probe.connect_ex(os.fsencode(path)) != errno.ECONNREFUSED  # EAGAIN: a full backlog has an owner
 
 
-def _record(path: Path, number: int) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(descriptor, "w") as file:
-        file.write(f"{number}\n")
+def record_owner(path: Path, owner: ProcessIdentity) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+    for suffix, number in ((".start", owner.start_ticks), (".pid", owner.pid)):
+        with os.fdopen(os.open(path.with_suffix(suffix), flags, 0o600), "w") as file:
+            file.write(f"{number}\n")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from typing import BinaryIO, NamedTuple
 from kctl.children import child_environment
 from kctl.daemon_threads import on_disk
 from kctl.ownership import open_regular, rotated
-from kctl_agent.paths import remove_files, socket_owner
+from kctl_agent.paths import ProcessIdentity, record_owner, remove_files, socket_owner
 
 log = logging.getLogger(__name__)
 
@@ -292,7 +292,7 @@ def record_session(path: Path, pid: int) -> None:
     """Writes a session's id to the pid file if the socket has no owner, so that `kctl stop` and the next master find
     survivors."""
     if socket_owner(path) is None:
-        path.with_suffix(".pid").write_text(f"{pid} 0\n")
+        record_owner(path, ProcessIdentity(pid, 0))
 
 
 class Process(NamedTuple):

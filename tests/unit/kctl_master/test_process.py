@@ -25,6 +25,7 @@ from kctl.master.process import (
 from kctl.master.restart import cause, why
 from kctl.master.supervisor import SCAN_SECONDS, Memory, shared_bytes
 from kctl.ownership import rotated
+from kctl_agent.paths import ProcessIdentity, record_owner
 from tests.processes import until
 
 FAMILY = """
@@ -85,7 +86,7 @@ def test_only_the_socket_of_the_dead_process_is_removed(tmp_path: Path) -> None:
     remove_socket(path, 7)
     assert path.exists()
 
-    record.write_text("8 12345\n")
+    record_owner(path, ProcessIdentity(8, 12345))
     remove_socket(path, 7)
     assert path.exists()
 

@@ -20,6 +20,7 @@ from kctl.master.health import HealthRules
 from kctl.master.process import Process, kill_session, session_members
 from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import Cause, RestartPolicy, SupervisionState
+from kctl_agent.paths import ProcessIdentity, socket_owner
 from kctl_agent.replies.workers import PingReply
 from tests.processes import until
 from tests.unit.kctl_master.conftest import QUICK, SLOW_PINGS, UP, Fleet
@@ -260,7 +261,7 @@ async def test_none_follows_a_living_child(tmp_path: Path, hung: set[int], caplo
         assert (fleet[0].pid, fleet[0].desired) == (child, "running")
         assert (fleet[1].state, fleet[1].restarts) == ("running", 0)
         assert (fleet[0].last_error or "").startswith(f"pid {child} survives SIGKILL: it waits in the kernel, for ")
-        assert (tmp_path / "worker-0.pid").read_text() == f"{session} 0\n", "for the next master"
+        assert socket_owner(tmp_path / "worker-0.sock") == ProcessIdentity(session, 0), "for the next master"
         hung.clear()
         await until(lambda: fleet[0].state == "running")
         assert fleet[0].restarts_by_cause["signal"] == 1
