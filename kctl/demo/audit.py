@@ -106,8 +106,7 @@ _RECORD = struct.Struct("<qi")
 
 
 def record(messages: list[Message]) -> list[bool]:
-    """Acknowledges all messages and records them in one file per process, with one write per call, so that the
-    records survive a kill."""
+    """Acknowledges all messages and records them in a file per process, by one write a call, which survives a kill."""
     with Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
         ledger.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
     return [True] * len(messages)

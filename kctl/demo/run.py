@@ -38,7 +38,6 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.master.restart import cause
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.base import Storage
 from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.kinds import KINDS
 
@@ -312,7 +311,7 @@ class _Load:
         self._until(lambda: self.progress.committed >= self.producer.total)
         if self.options.sinkers:
             with closing(self.fleet.open_storage()) as storage:
-                self._until(lambda: not _waiting(storage))
+                self._until(lambda: not storage.stats().unfinished)
 
     def _watch(self) -> None:
         began, seconds = None, self.options.seconds
@@ -347,11 +346,6 @@ class _Load:
     def _check(self) -> None:
         if (ended := ended_part(self.broker, self.fleet)) is not None:
             raise PartEnded(ended)
-
-
-def _waiting(storage: Storage) -> int:
-    stats = storage.stats()
-    return stats.pending + stats.processing + stats.delayed
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:

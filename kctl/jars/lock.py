@@ -1,5 +1,4 @@
-"""The jar locks in the package: which jars the broker and Spark's connector need, with size and sha256.
-`scripts/lock_jars` writes them."""
+"""The locks of jars that broker and Spark need, with size and sha256. `scripts/lock_jars` writes them."""
 
 import hashlib
 import os
@@ -81,8 +80,7 @@ def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """Returns the paths of a lock's jars. Costs one stat per file. Raises JarsMissing; RunDirUnusable or ConfigError
-    if other users could replace a jar."""
+    """Returns a lock's jars. Raises JarsMissing; RunDirUnusable or ConfigError if other users could replace a jar."""
     jars = read_lock(lock)
     if missing := missing_jars(jars):
         raise JarsMissing(

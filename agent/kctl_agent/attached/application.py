@@ -52,8 +52,7 @@ class _Query:
 
 
 class Queries:
-    """The state of an application's queries, made from Spark's progress reports, in which any field may be missing. For
-    one thread."""
+    """The state of an application's queries, from Spark's progress reports, which may lack a field. For one thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name

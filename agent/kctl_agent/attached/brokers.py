@@ -57,8 +57,7 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Returns the queries that read from another cluster than that of the bootstrap servers `own`. Lists with a common
-    server mean the same cluster."""
+    """Returns queries that read from another cluster than `own`. Lists with a common server mean the same cluster."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -125,8 +124,7 @@ class ShadowGroup:
         self._all_since = time.monotonic()
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commits changed positions; returns the group's offsets, None while the group has a member. Raises
-        KafkaError."""
+        """Commits changed positions; returns the group's offsets, None while it has members. Raises KafkaError."""
         from kafka.errors import KafkaError
 
         try:

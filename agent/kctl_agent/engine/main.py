@@ -63,8 +63,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Opens a gateway for a worker, and closes one of an earlier worker of this name. Raises OSError,
-        OverflowError."""
+        """Opens a gateway for a worker, and closes that of its predecessor. Raises OSError, OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)

@@ -12,8 +12,7 @@ def token_in(path: Path) -> str:
 
 
 class Security(NamedTuple):
-    """How clients connect to brokers. Paths are absolute, because executors read the files too. `repr` shows no
-    secrets."""
+    """How clients connect to brokers. Paths are absolute, because executors read them too. `repr` shows no secrets."""
 
     protocol: str = "PLAINTEXT"
     ca_file: str | None = None

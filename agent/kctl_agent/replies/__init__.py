@@ -1,2 +1,1 @@
-"""Replies of agents, one frozen dataclass per command. Imports nothing, because each dataclass costs half a
-millisecond."""
+"""Replies of agents, one frozen dataclass per command. Imports nothing: each dataclass costs half a millisecond."""

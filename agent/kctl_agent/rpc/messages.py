@@ -99,9 +99,7 @@ def reply_ok(
     **completeness: Any,
 ) -> JsonObject:
     frame = {"v": PROTOCOL_VERSION, "id": id, "ok": True, "result": result, "from": sender, "age_seconds": age_seconds}
-    if completeness:
-        frame |= completeness
-    return frame
+    return frame | completeness
 
 
 class PublicError(Protocol):

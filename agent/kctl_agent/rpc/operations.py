@@ -73,8 +73,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Operations between the agent's thread, which accepts them, and the thread that takes them and reports outcomes.
-    For any thread."""
+    """Operations between the agent's thread, which accepts them, and the thread that executes them. For any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -113,8 +112,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Begins an operation and returns None; it can no longer be cancelled. If it was dropped, returns its
-        outcome."""
+        """Begins an operation, which can no longer be cancelled. If it was dropped, returns its outcome."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:
@@ -122,8 +120,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Cancels an operation that has not begun. Returns its outcome: `running` if it has begun, `unknown` if it was
-        never accepted here."""
+        """Cancels an operation. Returns its outcome: `running` if it has begun, `unknown` if never accepted here."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":

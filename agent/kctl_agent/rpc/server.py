@@ -64,8 +64,7 @@ class AcceptedConnection:
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """Reads or writes what is ready. Returns False if the connection is over. Raises OSError if the peer is
-        gone."""
+        """Reads or writes what is ready. Returns False if the connection is over. Raises OSError if the peer left."""
         if mask & OUT:
             return self._flush(now)
         if self._out:  # not writable while a reply is pending: a hang-up
@@ -316,8 +315,7 @@ class AgentServer:
         return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Stops accepting until the next sweep. Without free descriptors the listener stays readable, and the loop
-        spins."""
+        """Stops accepting until the next sweep. Otherwise the listener stays readable, and the loop spins."""
         self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
@@ -348,8 +346,7 @@ class AgentServer:
         _SERVERS.discard(self)  # last: until here a fork has something to forget
 
     def _forget(self) -> None:
-        """Closes the inherited descriptors in a forked child. The socket's files and the epoll set stay the
-        parent's."""
+        """Closes the inherited descriptors in a forked child. Socket files and epoll set stay the parent's."""
         self._bound.socket.close()
         for connection in self._connections.values():
             connection.socket.close()

@@ -20,8 +20,7 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Encodes a frame. Escapes non-ASCII, so that a lone surrogate cannot break the frame. Raises FrameTooLarge,
-    BadPayload, TypeError."""
+    """Encodes a frame in ASCII, so that no lone surrogate breaks it. Raises FrameTooLarge, BadPayload, TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -111,8 +110,7 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """Makes an encoder for all messages. `JSONEncoder.encode` makes a C encoder for each, which costs as much as
-    encoding 200 more bytes."""
+    """Makes one encoder: `JSONEncoder.encode` makes one for each message, which costs as much as 200 more bytes."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:
@@ -128,8 +126,7 @@ _WHITESPACE: Final = " \t\n\r"
 
 
 def parse_object(payload: bytes | bytearray) -> JsonObject:
-    """Parses a JSON object more strictly than `json.loads`, which accepts NaN and Infinity and reads 1e999 as Infinity.
-    Raises BadPayload."""
+    """Parses a JSON object; unlike `json.loads`, accepts no NaN, Infinity or 1e999. Raises BadPayload."""
     try:
         text = payload.decode()
         if text[:1] != "{":

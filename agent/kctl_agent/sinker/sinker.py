@@ -209,8 +209,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Settles all begun claims after `call` hung, releases the others; returns the error. On the watchdog's
-        thread."""
+        """Settles begun claims after `call` hung, releases others; returns the error. On the watchdog's thread."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -290,8 +289,7 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Whether to handle a claim. After a stop request only begun claims are due; the rest of their messages would
-        otherwise be retried one by one."""
+        """Whether to handle a claim. After a stop request only begun ones: their rest would be retried one by one."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)

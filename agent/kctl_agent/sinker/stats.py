@@ -74,7 +74,7 @@ class SinkerProcessStats(StoringStats):
         """After a count, drops the handler's error if every message is settled."""
         super()._beside_counting()
         stats = self._storage_stats
-        if isinstance(stats, StorageStats) and not (stats.pending or stats.processing or stats.delayed):
+        if isinstance(stats, StorageStats) and not stats.unfinished:
             self.works("handler")
 
     def _snapshot(self) -> Snapshot:

@@ -83,6 +83,10 @@ class StorageStats:
     partitions: tuple[PartitionStats, ...] = ()
     free: Free | None = None
 
+    @property
+    def unfinished(self) -> int:
+        return self.pending + self.processing + self.delayed
+
     @classmethod
     def of(
         cls, partitions: tuple[PartitionStats, ...], limits: StorageLimits, free: Free | None = None
@@ -140,7 +144,7 @@ def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None
 
 def _why_queue_full(stats: StorageStats, share: float) -> str | None:
     limits = stats.limits
-    messages = stats.pending + stats.delayed + stats.processing
+    messages = stats.unfinished
     if limits.messages is not None and messages >= limits.messages * share:
         return f"the storage holds {messages:,} messages, and storage.limit is {limits.messages:,}"
     if limits.bytes is not None and stats.bytes >= limits.bytes * share:

@@ -81,7 +81,7 @@ class Requeuing:
             seconds = RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)]
             self._failures, self._due_at = self._failures + 1, now + seconds
             why = failure(outcome, "-")
-            text = f"dead letters cannot be requeued: {why}; next try in {seconds:.0f} s"
+            text = f"dead letters cannot be requeued: {why.text}; next try in {seconds:.0f} s"
             self._stats.failing("requeue", text, why.outside)
             return
         if outcome is None:  # all earlier requests are requeued

@@ -38,9 +38,6 @@ class BatchFailure:
     def outside(self) -> Outside | None:
         return None if not self.is_storage else "registry" if self.code == RegistryUnusable.code else "storage"
 
-    def __str__(self) -> str:
-        return self.text
-
 
 class TaskFailed(Exception):
     def __init__(self, token: str, error: StorageError) -> None:

@@ -49,7 +49,8 @@ class ExecutorCheck:
                 self._check()
             except Exception as error:  # the worker reports it until the check succeeds
                 log.debug("executors cannot be used", exc_info=True)
-                self.why = str(error) if isinstance(error, StorageUnusable) else self._explained(error)
+                what = f"executors of {self._context.master} cannot write into {self._folder} (storage.uri)"
+                self.why = str(error) if isinstance(error, StorageUnusable) else f"{what}: {_cause(error)}"
                 self._ended.wait(RETRY_SECONDS)
             else:
                 self.why = None
@@ -118,12 +119,7 @@ class ExecutorCheck:
                 f"user {os.geteuid()}: run them as one user, because each removes files of the other"
             )
 
-    def _explained(self, error: Exception) -> str:
-        return f"executors of {self._context.master} cannot write into {self._folder} (storage.uri): {_cause(error)}"
-
 
 def _cause(error: Exception) -> str:
-    lines = [line.strip() for line in str(error).splitlines()]
-    return next(
-        (line.partition(": ")[2] for line in lines if "Exception: " in line and "Job aborted" not in line), ""
-    ) or (first_line(error))
+    causes = (line for line in str(error).splitlines() if "Exception: " in line and "Job aborted" not in line)
+    return next(causes, "").partition(": ")[2].strip() or first_line(error)

@@ -258,5 +258,5 @@ def _stop(checkpoint: Path, query: Any) -> None:
     try:
         query.stop()
     except Exception as error:  # a stream thread that does not end in time, or a dead JVM
-        log.warning("stopping the query: %s", failure(error, "-"))
+        log.warning("stopping the query: %s", failure(error, "-").text)
     shutil.rmtree(checkpoint, ignore_errors=True)
