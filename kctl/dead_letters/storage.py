@@ -23,18 +23,14 @@ SERVED_REPLY_SECONDS = 10.0
 """Time limit for a server's reply, which an ending master may have to wait for."""
 
 
-@contextmanager
-def opened(config: Config) -> Iterator[Storage]:
+def opened(config: Config) -> AbstractContextManager[Storage]:
     """Opens a fleet's storage; does not create a missing file. Raises StorageUnusable."""
-    with _prepared(_open(config)) as storage:
-        yield storage
+    return _prepared(_open(config))
 
 
-@contextmanager
-def opened_lake(config: Config) -> Iterator[LakeStorage]:
+def opened_lake(config: Config) -> AbstractContextManager[LakeStorage]:
     """Opens a table of mode `lake`. Raises StorageUnusable, TableRefused."""
-    with _prepared(_open_lake(config)) as storage:
-        yield storage
+    return _prepared(_open_lake(config))
 
 
 @contextmanager

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,10 +90,8 @@ def _fleet_config(options: argparse.Namespace, env: Mapping[str, str], no_fleet:
     return load(fleet.config, env)
 
 
-@contextmanager
-def connected(options: argparse.Namespace, env: Mapping[str, str]) -> Iterator[ClusterConnection]:
-    with ClusterConnection(access(options, env), options.timeout) as connection:
-        yield connection
+def connected(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterConnection:
+    return ClusterConnection(access(options, env), options.timeout)
 
 
 def _servers(text: str) -> ClusterAccess:

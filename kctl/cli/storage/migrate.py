@@ -34,7 +34,8 @@ _TIMEOUT_SECONDS = 10.0
 
 def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     fleet = load_fleet(options, env)
-    with _connected(fleet) as new, _opened(fleet) as storage:
+    storage: OffsetStore
+    with _connected(fleet) as new, (opened_lake if fleet.storage.kind.is_table else opened)(fleet) as storage:
         target = _Target(fleet, new, storage)
         changes = target.committed() if options.from_ is None else target.copied(options.from_)
         echo("\n".join(render(columns("topic >partition >old >new error"), [tuple(each) for each in changes])))
@@ -61,16 +62,6 @@ def _connected(fleet: Config) -> Iterator[ClusterConnection]:
         connection.open()
         refuse_active(connection, fleet.kafka.group)
         yield connection
-
-
-@contextmanager
-def _opened(fleet: Config) -> Iterator[OffsetStore]:
-    if fleet.storage.kind.is_table:
-        with opened_lake(fleet) as lake:
-            yield lake
-    else:
-        with opened(fleet) as storage:
-            yield storage
 
 
 @dataclass(frozen=True, slots=True)
