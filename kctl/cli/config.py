@@ -109,7 +109,6 @@ def _check(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _schema(_options: argparse.Namespace, _env: Mapping[str, str]) -> None:
-
     echo(json_text(json_schema()))
 
 

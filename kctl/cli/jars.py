@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Mapping
+from functools import partial
 
 from kctl.cli.command import Command, CommandGroup, Option
 from kctl.cli.output import echo
@@ -14,22 +15,14 @@ _ANY_LOCK = ", ".join(f"`{each}`" for each in LOCKS)
 _LOCKS = Option(("LOCK",), f"{_ANY_LOCK}; default: {' and '.join(USUAL)}", "words")
 
 
-def _fetch(options: argparse.Namespace, _env: Mapping[str, str]) -> None:
-    _bring(options, verify=False)
-
-
-def _verify(options: argparse.Namespace, _env: Mapping[str, str]) -> None:
-    _bring(options, verify=True)
+def _fetch(options: argparse.Namespace, _env: Mapping[str, str], *, verify: bool) -> None:
+    downloaded = fetch(_chosen(options.lock), sys.stderr.write, verify=verify)
+    echo(f"{downloaded} downloaded, all in {jars_dir()}")
 
 
 def _paths(options: argparse.Namespace, _env: Mapping[str, str]) -> None:
     (chosen,) = _chosen([options.lock])
     echo(",".join(map(str, jar_paths(chosen))))
-
-
-def _bring(options: argparse.Namespace, *, verify: bool) -> None:
-    downloaded = fetch(_chosen(options.lock), sys.stderr.write, verify=verify)
-    echo(f"{downloaded} downloaded, all in {jars_dir()}")
 
 
 def _chosen(locks: list[str] | None) -> list[LockName]:
@@ -49,14 +42,14 @@ COMMAND = CommandGroup(
             (_LOCKS,),
             details="Verifies the jars by sha256 and stores them in a cache. KCTL_MAVEN_REPOSITORY names a mirror, "
             "KCTL_CACHE_DIR the cache.",
-            run=_fetch,
+            run=partial(_fetch, verify=False),
         ),
         Command(
             "verify",
             "Check the jars in the cache.",
             (_LOCKS,),
             details="Compares the sha256 of each jar, and downloads wrong jars again.",
-            run=_verify,
+            run=partial(_fetch, verify=True),
         ),
         Command(
             "paths",

@@ -12,7 +12,6 @@ from kctl.errors import UsageError
 if TYPE_CHECKING:
     from kctl.rpc.client import Reply
 
-
 OUTPUTS = ("table", "json", "yaml")
 
 

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 from kctl.checkpoints.checkpoint import Checkpoint, place, read
 from kctl.checkpoints.logs import LOOKS_RECREATED, Row, read_rows
-from kctl.cli.checkpoint.show import instant
 from kctl.cli.kafka.changes import change, check_choice
 from kctl.cli.kafka.cluster import connected
 from kctl.cli.kafka.output import show
 from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, IncompleteAnswer, KctlError
+from kctl.fields import moment
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.offsets import Committed, committed
 from kctl.kafka.reset import OffsetChange, apply, refuse_active
@@ -92,7 +92,7 @@ def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder,
                 raise
             line = f"{error}; retrying every {options.interval:g} s"
         if line not in ("", reported):
-            sys.stderr.write(f"{instant(time.time())} {clean(line)}\n")
+            sys.stderr.write(f"{moment(time.time())} {clean(line)}\n")
             sys.stderr.flush()
             reported = line
         if stop.wait(options.interval):

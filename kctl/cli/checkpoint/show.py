@@ -2,7 +2,6 @@
 
 import argparse
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from kctl.checkpoints.checkpoint import Checkpoint, Finding, place, read, starts
@@ -12,6 +11,7 @@ from kctl.cli.kafka.output import show as show_rows
 from kctl.cli.output import echo
 from kctl.cli.table import cell
 from kctl.errors import KctlError
+from kctl.fields import moment
 
 _COLUMNS = ("topic", "partition", "next_offset", "log_start", "log_end", "lag", "record_time", "verdict")
 _SHUFFLE = "spark.sql.shuffle.partitions"
@@ -46,7 +46,7 @@ def _row(row: Row) -> dict[str, Any]:
 
 
 def instant(seconds: float | None) -> str | None:
-    return None if seconds is None else datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return None if seconds is None else moment(seconds)
 
 
 def _document(checkpoint: Checkpoint, found: tuple[Finding, ...]) -> dict[str, Any]:

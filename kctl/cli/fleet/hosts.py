@@ -19,7 +19,6 @@ from kctl.rpc.decode import answered
 if TYPE_CHECKING:
     from kctl.rows.hosts import HostRow, HostsAnswer
 
-
 _COLUMNS = columns("name state since url version protocols reason")
 
 

@@ -121,14 +121,10 @@ def _restart(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: a
             show(plan, options.output)
             return
         if any(each["engine"] for each in plan["result"].get("hosts", {"": plan["result"]}).values()):
-            _agree(clean(plan["text"]), is_asked=not options.yes and sys.stdin.isatty())
+            sys.stderr.write(f"{clean(plan['text'])}\n")
+            if not options.yes and sys.stdin.isatty() and not confirmed("Do it?"):
+                raise UsageError("nothing was changed")
     carry_out(fleet, "restart", params, options.output, deadline=options.deadline, wait=options.wait)
-
-
-def _agree(text: str, *, is_asked: bool) -> None:
-    sys.stderr.write(f"{text}\n")
-    if is_asked and not confirmed("Do it?"):
-        raise UsageError("nothing was changed")
 
 
 def _seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argparse.Namespace) -> None:

@@ -82,9 +82,7 @@ def carry_out(
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
     """Submits an operation; returns it when it has ended or is known to take long. Raises OperationUnknown."""
-    given = {key: value for key, value in params.items() if value is not None}
-    if deadline is not None:
-        given["deadline_seconds"] = deadline
+    given = params if deadline is None else {**params, "deadline_seconds": deadline}
     try:
         return ask(fleet, name, given, _ANSWER_SECONDS).result
     except (AgentTimeout, AgentUnreachable) as error:

@@ -42,7 +42,6 @@ if TYPE_CHECKING:
 
     from kctl.rpc.client import Reply
 
-
 Key = Callable[[float], str | None]
 """Waits this many seconds for a key. Escape sequences such as arrows are one key."""
 Scope = Mapping[str, str | bool]

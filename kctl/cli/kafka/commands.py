@@ -251,7 +251,6 @@ topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such
 enough replicas, 23 wrong protocol (TLS, SASL or not Kafka), 24 the group has live members."""
 _EPILOG = f"{_CLUSTER}\n\n{_EXIT_CODES}"
 
-
 _MODULES = {
     "groups": ("groups", "group", "delete-group", "reset-offsets"),
     "topics": ("topics", "topic", "brokers", "create-topic", "delete-topic", "alter-topic"),

@@ -128,7 +128,8 @@ def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     with connected(options, env) as connection:
         topics, wanted = wanted_partitions(connection, options.topic)
         changes = plan(connection, options.group, topics, wanted, to)
-        params = _audit_params(options.group, changes)
+        # The old offsets are included, so that a mistake can be undone.
+        offsets = [[each.topic, each.partition, each.old, each.new] for each in changes]
 
         def make() -> str:
             nonlocal changes
@@ -136,23 +137,15 @@ def reset_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> int:
             return _summary(changes)
 
         def shown(*, executed: bool) -> None:
-            _show_changes(options, changes, executed=executed)
+            rows = [each._asdict() | {"difference": each.difference} for each in changes]
+            show(options, _CHANGES, rows, group=options.group, executed=executed)
 
+        params = {"group": options.group, "offsets": offsets}
         question = f"Set these offsets of group {options.group}?"
         return change(options, env, connection, "reset-offsets", question, shown, make, **params)
-
-
-def _audit_params(group: str, changes: list[OffsetChange]) -> dict[str, Any]:
-    # The old offsets are included, so that a mistake can be undone.
-    return {"group": group, "offsets": [[each.topic, each.partition, each.old, each.new] for each in changes]}
 
 
 def _summary(changes: list[OffsetChange]) -> str:
     failed = sum(change.error is not None for change in changes)
     count = len(changes) - failed
     return f"{count} offset{'' if count == 1 else 's'} set" + (f", {failed} not" if failed else "")
-
-
-def _show_changes(options: argparse.Namespace, changes: list[OffsetChange], **more: Any) -> None:
-    rows = [each._asdict() | {"difference": each.difference} for each in changes]
-    show(options, _CHANGES, rows, group=options.group, **more)

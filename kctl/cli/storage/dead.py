@@ -29,7 +29,6 @@ from kctl_agent.storage.selection import Selection
 if TYPE_CHECKING:
     from kctl.config.sections import Config
 
-
 _FLAGS = MappingProxyType({"older_than_seconds": "--older-than", "ids": "--id"})
 _KINDS = MappingProxyType({"int | None": "int", "float | None": "number", "tuple[str, ...] | None": "texts"})
 
@@ -64,8 +63,6 @@ def _is_time(declared: Field[Any]) -> bool:
 
 
 SELECTION = tuple(map(_option, fields(Selection)))
-
-
 R = TypeVar("R")
 
 
