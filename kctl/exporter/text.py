@@ -90,7 +90,6 @@ def gzipped(blocks: Iterable[TextBlock]) -> bytes:
 TEXT = "text/plain; version=0.0.4; charset=utf-8"
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 
-
 _Labels: TypeAlias = tuple[str, list[tuple[str, int]], list[Partition]]
 """The cluster, its groups with their numbers of partitions, and all partitions in order."""
 _BLOCK_ROWS = 2_000

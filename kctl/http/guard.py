@@ -66,7 +66,6 @@ _CHALLENGE: Final = {"www-authenticate": 'Bearer realm="kctl", Basic realm="kctl
 a browser sends it by itself, whichever page makes the request."""
 _CLOSE: Final = (b"connection", b"close")
 
-
 HEADER_BYTES = 16 * 1024
 BODY_BYTES = 64 * 1024
 BODY_SECONDS = 10.0

@@ -18,7 +18,6 @@ Rows: TypeAlias = list[JsonObject]
 Read: TypeAlias = Callable[[Api, FleetSnapshot, JsonObject | None], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
 """Answers a question, or None from the snapshot. Returns the fields besides the rows, and the sorted rows."""
 
-
 Local = Annotated[bool, Query(description="Only this host, if the fleet runs on several.")]
 OfHost = Annotated[str | None, Query(max_length=64, description="Only this host of the fleet.")]
 

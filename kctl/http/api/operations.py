@@ -25,8 +25,6 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     415: {"model": Error, "description": "The body is not JSON, or has another content type"},
     504: {"model": Error, "description": "The outcome is unknown: the operation may continue, or no process answers"},
 }
-
-
 _OF_GIVING = {status: each for status, each in _RESPONSES.items() if status != 404}
 
 

@@ -71,7 +71,6 @@ _OWN_SECONDS = 0.1
 _LOCAL = Param("local", "boolean", "Ask no other host.")
 _ID = Param("id", "string", "The operation's id.", required=True)
 
-
 _QUESTIONS = methods(
     wire_method,
     ("operation", "How far an operation has come.", (_ID,)),
