@@ -23,6 +23,8 @@ from kctl_agent.rpc.wire import JsonObject, parse_object
 
 log = logging.getLogger(__name__)
 
+ANSWER_SECONDS = 5.0
+
 
 @dataclass(slots=True, eq=False)
 class Members:
@@ -99,7 +101,9 @@ class Agents:
         pings = typed(await self._asked(name, "ping", {}, timeout_seconds), PingReply).answers
         return pings[0].result if pings else None
 
-    async def operate(self, name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
+    async def operate(
+        self, name: str, rpc: str, params: JsonObject, timeout_seconds: float = ANSWER_SECONDS
+    ) -> JsonObject:
         """Sends an operation to an agent and returns the answer. Raises AgentRefused if the agent rejects the
         operation or does not exist, OperationUnknown if it does not answer in time."""
         outcome = await self._asked(name, rpc, params, timeout_seconds)

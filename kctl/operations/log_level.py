@@ -9,7 +9,6 @@ from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.params import param
 
 _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
-_ANSWER_SECONDS = 5.0
 
 
 class SetLogLevel(FleetOperation, rpc="log_level"):
@@ -38,6 +37,6 @@ class SetLogLevel(FleetOperation, rpc="log_level"):
             before = logging.getLevelName(root.level)
             root.setLevel(level)
         else:
-            answer = await context.agents.operate(self.name, "log_level", {"level": level}, _ANSWER_SECONDS)
+            answer = await context.agents.operate(self.name, "log_level", {"level": level})
             before = str(answer.get("before"))
         return f"{self.name} logs {level} from now on; it was {before}", {"before": before, "level": level}

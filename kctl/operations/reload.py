@@ -23,8 +23,6 @@ from kctl_agent.rpc.wire import JsonObject
 if TYPE_CHECKING:
     from kctl.config.sections import Config
 
-_ANSWER_SECONDS = 5.0
-
 
 class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Read the configuration again.
@@ -92,7 +90,7 @@ async def _set_log_level(context: Context) -> None:
     for name in context.supervisor.names:
         if context.supervisor.process(name).state is SupervisionState.RUNNING:
             try:
-                await context.agents.operate(name, "log_level", {"level": level}, _ANSWER_SECONDS)
+                await context.agents.operate(name, "log_level", {"level": level})
             except (AgentRefused, OperationUnknown) as error:  # the process gets the new level at its next start
                 logging.getLogger(__name__).warning("action=log_level worker=%s: %s", name, error)
 

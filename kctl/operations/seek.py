@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime
 from operator import itemgetter
 
 from kctl.errors import KctlError, OperationRefused, OperationUnknown
-from kctl.fields import host_and_name, unix_seconds
+from kctl.fields import host_and_name
+from kctl.kafka.target import position
 from kctl.master.operations.fleet_operation import BATCH_SECONDS, Caller, Context, Done, FleetOperation, OnOne, Report
 from kctl.operations.pause import check_read
 from kctl_agent.errors import BadParams
@@ -127,11 +127,5 @@ def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> d
 
 def _wire_target(to: str) -> str:
     """Converts times: `2026-11-21T10:00` -> `@1795255200000` (UTC without a zone). Other positions stay unchanged."""
-    if to in ("earliest", "latest") or to.isdecimal() or to.startswith("@"):
-        return to
-    try:
-        return f"@{int(unix_seconds(datetime.fromisoformat(to)) * 1000)}"
-    except ValueError:
-        raise BadParams(
-            f"{to!r} is not a position: use earliest, latest, an offset, or a time such as 2026-11-21T10:00"
-        ) from None
+    kind, number = position(to)
+    return {"offset": str(number), "time": f"@{number}"}.get(kind, kind)

@@ -10,7 +10,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
-_ANSWER_SECONDS = 5.0
+_JVM_SECONDS = 5.0
 
 
 class ShowStacks(FleetOperation, rpc="stack", changes=False):
@@ -23,8 +23,8 @@ class ShowStacks(FleetOperation, rpc="stack", changes=False):
         return frozenset()
 
     async def carry_out(self, context: Context, _caller: Caller, _report: Report) -> Done:
-        answer = await context.agents.operate(self.name, "stack_dump", {}, _ANSWER_SECONDS)
-        pid = (await context.agents.operate(self.name, "ping", {}, _ANSWER_SECONDS))["pid"]
+        answer = await context.agents.operate(self.name, "stack_dump", {})
+        pid = (await context.agents.operate(self.name, "ping", {}))["pid"]
         jvms = [await _jvm_stack(each) for each in await asyncio.to_thread(_jvms, pid)]
         threads = answer.get("threads", [])
         text = f"{self.name} has {number_of(len(threads), 'Python thread')} and {number_of(len(jvms), 'JVM')}"
@@ -57,7 +57,7 @@ async def _jvm_stack(pid: int) -> JsonObject:
     except OSError as error:
         return {"pid": pid, "error": f"jcmd cannot be run: {error.strerror}"}
     try:
-        async with asyncio.timeout(_ANSWER_SECONDS):
+        async with asyncio.timeout(_JVM_SECONDS):
             output, _ = await process.communicate()
     except TimeoutError:
         process.kill()

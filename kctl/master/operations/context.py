@@ -21,7 +21,7 @@ from kctl.config.sections import Config, HttpSection
 from kctl.errors import AgentRefused, ConfigError, KctlError, OperationRefused, OperationUnknown
 from kctl.hosts.hosts import Hosts
 from kctl.master.launch import launches, supervision_policies
-from kctl.master.members import Agents, Members
+from kctl.master.members import ANSWER_SECONDS, Agents, Members
 from kctl.master.operations.base import Report
 from kctl.master.pauses import Pause, Pauses
 from kctl.master.process_supervisor import Launch, ProcessSupervisor
@@ -68,7 +68,6 @@ async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
 
 log = logging.getLogger(__name__)
 
-_ANSWER_SECONDS = 5.0
 _OWNERS_SECONDS = 5.0
 _POLL_SECONDS = 0.05
 _UNDER_WAY = ("waiting", "running")
@@ -121,10 +120,10 @@ class Context:
         limit = {} if report.until == math.inf else {"until": report.until}
         is_accepted = False
         try:
-            await self.agents.operate(name, rpc, {"operation": operation, **params, **limit}, _ANSWER_SECONDS)
+            await self.agents.operate(name, rpc, {"operation": operation, **params, **limit})
             is_accepted = True
             while True:
-                outcome = await self.agents.operate(name, "operation", {"operation": operation}, _ANSWER_SECONDS)
+                outcome = await self.agents.operate(name, "operation", {"operation": operation})
                 if outcome.get("state") not in _UNDER_WAY:
                     break
                 report(f"{name}: {outcome.get('text', '')}")
@@ -146,7 +145,7 @@ class Context:
 
     async def _withdrawn(self, name: str, operation: str) -> JsonObject:
         clock = asyncio.get_running_loop().time
-        deadline = clock() + _ANSWER_SECONDS
+        deadline = clock() + ANSWER_SECONDS
         while (left := deadline - clock()) > 0:
             try:
                 outcome = await self.agents.operate(name, "cancel", {"operation": operation}, left)
@@ -197,7 +196,7 @@ class Context:
         if a process does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
-            await asyncio.wait(sent.values(), timeout=_ANSWER_SECONDS)
+            await asyncio.wait(sent.values(), timeout=ANSWER_SECONDS)
         silent = [name for name, task in sent.items() if not (task.done() and task.result())]
         if silent:
             raise OperationUnknown(f"{', '.join(silent)} may stay paused; `kctl restart` ends that")

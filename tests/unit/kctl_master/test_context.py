@@ -64,7 +64,8 @@ class Seek:
 
 @pytest.fixture(autouse=True)
 def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(module, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(Agents.operate, "__defaults__", (0.5,))
 
 
 @pytest.fixture
@@ -131,7 +132,7 @@ async def test_what_never_came_to_an_agent_that_answers_again_has_failed(short_d
         seek = Seek(short_dir, pool)
         operate = seek.agents.operate
 
-        async def lose_the_first(name: str, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
+        async def lose_the_first(name: str, rpc: str, params: JsonObject, timeout_seconds: float = 5.0) -> JsonObject:
             if rpc == "seek":
                 raise OperationUnknown("worker-0: no answer in time")
             return await operate(name, rpc, params, timeout_seconds)
