@@ -29,6 +29,10 @@ def by_label(values: Mapping[str, float]) -> list[Sample]:
     return [((name,), value) for name, value in values.items()]
 
 
+def quoted(words: Iterable[str]) -> str:
+    return ", ".join(f"`{each}`" for each in words)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     name: str

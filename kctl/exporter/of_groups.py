@@ -12,6 +12,7 @@ from kctl.exporter.metric import (
     Sample,
     Single,
     by_label,
+    quoted,
     single,
 )
 from kctl.groups.snapshot import GroupSnapshot
@@ -94,7 +95,7 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_group_state",
         labels=(*GROUP, "state"),
         sentence="1 for the state of the group in its coordinator, 0 for the other states (absent for groups other "
-        "than a fleet's own): " + ", ".join(f"`{state}`" for state in _STATES) + ".",
+        f"than a fleet's own): {quoted(_STATES)}.",
         samples=_state,
     ),
     Single(
@@ -113,15 +114,13 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_group_status",
         labels=(*GROUP, "status"),
         sentence="1 for the worst status of any partition of the group, 0 for the others (absent, as in "
-        "`kctl_group_state`): " + ", ".join(f"`{status.value}`" for status in Status) + ". See status.md.",
+        f"`kctl_group_state`): {quoted(Status)}. See status.md.",
         samples=lambda group: _one_of(group, [each.value for each in Status], group.assessment.status.value),
     ),
     Single(
         name="kctl_fleet_verdict",
         labels=(*GROUP, "level"),
-        sentence="1 for the verdict on the fleet, 0 for the others: "
-        + ", ".join(f"`{each.value}`" for each in Level)
-        + ". See status.md.",
+        sentence=f"1 for the verdict on the fleet, 0 for the others: {quoted(Level)}. See status.md.",
         samples=lambda snapshot: by_label({each.value: float(each is snapshot.verdict.level) for each in Level}),
     ),
     Single(

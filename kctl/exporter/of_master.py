@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from kctl import __version__
-from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single, by_label, single
+from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single, by_label, quoted, single
 from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot
 from kctl.rows.advice import Answer
 
@@ -27,9 +27,7 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_advice",
         labels=(*GROUP, "answer"),
-        sentence="1 for the answer of `kctl advise`, 0 for the others: "
-        + ", ".join(f"`{answer.value}`" for answer in Answer)
-        + ".",
+        sentence=f"1 for the answer of `kctl advise`, 0 for the others: {quoted(Answer)}.",
         samples=lambda snapshot: by_label({each.value: float(each is snapshot.advice.answer) for each in Answer}),
     ),
     Single(

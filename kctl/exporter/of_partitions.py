@@ -5,11 +5,10 @@ from operator import attrgetter
 
 import numpy as np
 
-from kctl.exporter.metric import GROUP, PARTITION, Metric, OfGroup, PartitionColumn, Sample, WordColumn
+from kctl.exporter.metric import GROUP, PARTITION, Metric, OfGroup, PartitionColumn, Sample, WordColumn, quoted
 from kctl.groups.snapshot import GroupColumns, GroupSnapshot
 from kctl.rows.columns import ABSENT, Ints, Reals
 from kctl.status import Status
-from kctl.status.judgements import STATUSES
 
 
 def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
@@ -98,11 +97,9 @@ METRICS: tuple[Metric, ...] = (
     WordColumn(
         name="kctl_consumer_status",
         labels=(*PARTITION, "status"),
-        sentence="1 for the status of the partition; the others are absent: "
-        + ", ".join(f"`{status.value}`" for status in Status)
-        + ". See status.md.",
+        sentence=f"1 for the status of the partition; the others are absent: {quoted(Status)}. See status.md.",
         values=attrgetter("assessments.status"),
-        words=[status.value for status in STATUSES],
+        words=[status.value for status in Status],
     ),
     PartitionColumn(
         name="kctl_partition_start_offset",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
-from kctl.exporter.metric import GROUP, Metric, Sample, Single, by_label
+from kctl.exporter.metric import GROUP, Metric, Sample, Single, by_label, quoted
 from kctl.master.restart import SupervisionState
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.workers import NOT_GROUP_MEMBERS, WorkerRow
@@ -106,8 +106,7 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_worker_state",
         labels=(*_WORKER, "state"),
         sentence="1 for the state of the worker or sinker in the supervisor, 0 for the others: "
-        + ", ".join(f"`{state.value}`" for state in SupervisionState)
-        + ".",
+        f"{quoted(SupervisionState)}.",
         samples=_state,
     ),
     Single(
