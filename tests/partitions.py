@@ -12,8 +12,9 @@ from kctl.rows.columns import ABSENT, Ints, Names, PartitionColumns, Reals
 from kctl.rows.partitions import ResetPolicy
 from kctl.status import Assessment, Assessor, Owner, StatusRules
 from kctl.status.assessments import AssessmentColumns, Assessments, of_groups
-from kctl.status.judgements import NUMBERS, Judgements
+from kctl.status.judgements import Judgements
 from kctl.status.owners import Owners
+from kctl.status.words import NUMBERS
 
 
 class Row(NamedTuple):

@@ -45,9 +45,9 @@ from kctl.rows.workers import WorkerRow
 from kctl.rpc.fan_out import FanOut
 from kctl.status import Assessment, Assessor, Status, StatusRules, allowed_lag
 from kctl.status.assessments import Assessments, judged_lag_seconds, longest_lag_seconds, of_groups
-from kctl.status.judgements import NUMBERS
 from kctl.status.owners import Owners
 from kctl.status.unhandled import UnhandledTrend, limit_seconds, older, stored_seconds
+from kctl.status.words import NUMBERS
 from kctl_agent.replies.block_size import StorageReply
 from kctl_agent.replies.partitions import PartitionsReply
 from kctl_agent.replies.questions import QUESTIONS

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kctl.rows.columns import Reals, Rows
-from kctl.status.judgements import NUMBERS, STATUSES, Held, Judgements
+from kctl.status.judgements import Held, Judgements
 from kctl.status.owners import Owners
-from kctl.status.words import Assessment, Status
+from kctl.status.words import NUMBERS, STATUSES, Assessment, Status
 from kctl_agent.rpc.messages import number_of
 
 _NAMED = 3

@@ -7,10 +7,10 @@ import numpy as np
 from kctl.rows.columns import ABSENT, Ints, Names, PartitionColumns, Reals, Rows
 from kctl.status.assessments import AssessmentColumns, Assessments
 from kctl.status.history import History, SeenOffsets, Uncommitted
-from kctl.status.judgements import NUMBERS, Hysteresis
+from kctl.status.judgements import Hysteresis
 from kctl.status.owners import Owners
 from kctl.status.rules import StatusRules, cycle_seconds, growth_per_second, is_blind, judge, kept_seconds, span_seconds
-from kctl.status.words import Status
+from kctl.status.words import NUMBERS, Status
 
 
 class Processed:

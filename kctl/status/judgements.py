@@ -9,11 +9,8 @@ from numpy.typing import NDArray
 from kctl.rows.columns import Bools, Ints, Reals, Rows, rearranged
 from kctl.status.history import Uncommitted
 from kctl.status.owners import Owner
-from kctl.status.words import Status
+from kctl.status.words import NUMBERS, Status
 
-STATUSES = tuple(Status)
-NUMBERS = {status: number for number, status in enumerate(STATUSES)}
-"""Numbers rise with the severity."""
 _NO_COMMIT = {Uncommitted.NEVER: "nothing was ever committed", Uncommitted.GONE: "the committed offset is gone"}
 _TROUBLE = NUMBERS[Status.WARN]
 _NONE = -1

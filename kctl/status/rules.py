@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows
 from kctl.status.history import History
-from kctl.status.judgements import NUMBERS, JudgementReason, Judgements
+from kctl.status.judgements import JudgementReason, Judgements
 from kctl.status.observations import WINDOW, Numbers
 from kctl.status.owners import UNSEEN, Owners
-from kctl.status.words import Status
+from kctl.status.words import NUMBERS, Status
 
 _CYCLES_OF_SILENCE = 3.0
 _CYCLES_OF_A_WINDOW = 8.0

@@ -26,10 +26,12 @@ class Status(StrEnum):
 
     @property
     def severity(self) -> int:
-        return _SEVERITY[self]
+        return NUMBERS[self]
 
 
-_SEVERITY = {status: number for number, status in enumerate(Status)}
+STATUSES = tuple(Status)
+NUMBERS = {status: number for number, status in enumerate(STATUSES)}
+"""Numbers rise with the severity."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,9 +14,9 @@ from kctl.status import Owner, StatusRules
 from kctl.status.assessments import judged_lag_seconds, longest_lag_seconds
 from kctl.status.assessor import Processed, lag_seconds
 from kctl.status.history import History, SeenOffsets
-from kctl.status.judgements import NUMBERS, STATUSES, Held, Hysteresis
+from kctl.status.judgements import Held, Hysteresis
 from kctl.status.rules import allowed_lag
-from kctl.status.words import Assessment, Status
+from kctl.status.words import NUMBERS, STATUSES, Assessment, Status
 from tests.partitions import Row, RowAssessor, assessments_of, of_group
 
 READER = Owner("worker-0", "running")
