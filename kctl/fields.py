@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from datetime import datetime
 
 
@@ -19,6 +20,12 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
         import base64  # `rpc` and `status` do not need it
 
         return {f"{name}_base64": base64.b64encode(value).decode()}
+
+
+def shortened(texts: Sequence[str], most: int, between: str = ", ") -> str:
+    """Joins the first `most` texts, such as `a, b and 3 more`."""
+    more = f" and {len(texts) - most} more" if len(texts) > most else ""
+    return between.join(texts[:most]) + more
 
 
 def qualified(host: str, name: str) -> str:

@@ -117,13 +117,14 @@ class _Reader:
         done = self._done(planned, committed, newest)
         if with_state and planned is not None:
             self._check_state(planned if committed != planned else planned + 1, newest)
+        commit = None if committed is None else self._folder.find(f"commits/{committed}")
         return Checkpoint(
             self._folder.uri,
             query_id,
             planned,
             newest.planned_at if newest else None,
             committed,
-            self._modified(f"commits/{committed}") if committed is not None else None,
+            commit.modified if commit else None,
             done.planned_at if done else None,
             () if done is None else done.sources,
             entries.merged(newest.sources) if newest is not None and committed != planned else None,
@@ -136,10 +137,6 @@ class _Reader:
     def _numbers(self, name: str) -> set[int]:
         names = self._folder.subfolder(name).names()
         return {int(each) for each in names if each.isascii() and each.isdecimal()}
-
-    def _modified(self, name: str) -> float | None:
-        found = self._folder.find(name)
-        return None if found is None else found.modified
 
     def _found(self, starts: bool | None, text: str) -> None:
         self._findings.append(Finding(starts, text))

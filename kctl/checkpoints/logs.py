@@ -7,6 +7,7 @@ from typing import NamedTuple
 from kctl.checkpoints.checkpoint import Checkpoint, Finding
 from kctl.checkpoints.entries import unread
 from kctl.errors import KctlError
+from kctl.fields import shortened
 from kctl.kafka.client import light_imports
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition, Topic, topics_of
@@ -108,17 +109,12 @@ def judged(
 
 
 def findings(rows: list[Row]) -> tuple[Finding, ...]:
-    found: dict[str, list[Row]] = defaultdict(list)
+    found: dict[str, list[str]] = defaultdict(list)
     for row in rows:
         if row.verdict not in _FINE:
-            found[row.verdict.split()[0]].append(row)
+            found[row.verdict.split()[0]].append(f"{row.topic}-{row.partition}")
     meanings = [(each, *_MEANINGS[verdict]) for verdict, each in sorted(found.items())]
-    return tuple(Finding(starts, f"{_named(each)}: {text}") for each, starts, text in meanings)
-
-
-def _named(rows: list[Row]) -> str:
-    more = f" and {len(rows) - 1} more" if len(rows) > 1 else ""
-    return f"{rows[0].topic}-{rows[0].partition}{more}"
+    return tuple(Finding(starts, f"{shortened(each, 1)}: {text}") for each, starts, text in meanings)
 
 
 def _record_times(

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from kctl.fields import moment, qualified
+from kctl.fields import moment, qualified, shortened
 from kctl.hosts.hosts import HostsOutcome
 from kctl.rows.partitions import WORST, LagGlance
 from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
@@ -72,8 +72,7 @@ def _parts(finding: Finding) -> tuple[str, str, str]:
 
 
 def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is_of_all: bool) -> str:
-    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
-    hosts = "" if is_of_all else ", ".join(host for host, _ in found[:_NAMED]) + f"{more}: "
+    hosts = "" if is_of_all else f"{shortened([host for host, _ in found], _NAMED)}: "
     if shares := [share for _, each in found if each.about == "partitions" and (share := _SHARE.match(each.reason))]:
         what = f"{sum(int(each[1]) for each in shares)} of {max(int(each[2]) for each in shares)} {what}"
     _, is_dated, why = _parts(found[0][1])

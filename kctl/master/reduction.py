@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
@@ -11,9 +10,10 @@ from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from msgspec import Raw
+from msgspec import Raw, json
 from msgspec.structs import astuple
 
+from kctl.fields import shortened
 from kctl.master.snapshot import Reduced
 from kctl.reduce.base import BrokerSnapshot, Freshness, Reducer, union
 from kctl.rows.columns import ABSENT, PartitionColumns, Reals
@@ -61,7 +61,7 @@ class ReducedCommand(Generic[R, T]):
         if self.short_reply is None:
             return outcome
         known: FanOut[Any] = self.decoded(outcome)
-        short = [each.of(Raw(_short(each.result.rows))) for each in known.answers]
+        short = [each.of(Raw(json.encode({"rows": [*map(astuple, each.result.rows)]}))) for each in known.answers]
         return FanOut(short, known.failed, known.stopped)
 
     def between_hosts(self) -> ReducedCommand[R, T]:
@@ -70,10 +70,6 @@ class ReducedCommand(Generic[R, T]):
     def encoded(self, result: T) -> JsonObject:
         document: JsonObject = encoded(self.shown(result))
         return document
-
-
-def _short(rows: Iterable[Any]) -> bytes:
-    return json.dumps({"rows": [astuple(row) for row in rows]}, separators=(",", ":")).encode()
 
 
 _ROWS = as_struct(PartitionsReply, rows=tuple[as_struct(PartitionReply), ...])  # type: ignore[misc]
@@ -160,10 +156,8 @@ def _stale(part_of_answer: str, brokers: Freshness, ages: Reals) -> Iterator[str
 
 def _unknown(brokers: Freshness, partitions: Sequence[str]) -> Iterator[str]:
     if partitions:
-        names = ", ".join(partitions[:_MOST_NAMES])
-        more = f" and {len(partitions) - _MOST_NAMES} more" if len(partitions) > _MOST_NAMES else ""
         why = "no end was reported, or nothing is committed and no offset is known to begin at"
-        yield f"the lag of {names}{more} is not known: {why}"
+        yield f"the lag of {shortened(partitions, _MOST_NAMES)} is not known: {why}"
     for name in brokers.missing_topics:
         yield f"the lag of {name} is not known: the topic does not exist"
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from kctl.fields import moment
+from kctl.fields import moment, shortened
 from kctl.master.reduction import STALE_SECONDS
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.verdict import UNOWNED, Finding, Level, Verdict
@@ -211,7 +211,7 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[Found]:
         elif all(_is_changing(snapshot, *each) for each, _ in troubled):
             level = Level.DEGRADED
     remedy = "" if ended is None else _after_fatal(ended.name) if ended.state == "fatal" else _more_in_logs(ended.name)
-    yield Found(level, f"{kind}s", what, _listed([why for _, why in troubled]) + remedy)
+    yield Found(level, f"{kind}s", what, shortened([why for _, why in troubled], _NAMED, "; ") + remedy)
 
 
 def _handling(snapshot: FleetSnapshot) -> Iterator[Found]:
@@ -286,7 +286,12 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[Found]:
     names = [each.sender for each in snapshot.ping.failed if each.sender not in supervised]
     silent = [name for name in names if snapshot.lasting(name, "silent") > STALE_SECONDS]
     if silent:
-        yield Found(Level.DEGRADED, "attached", f"{number_of(len(silent), 'attached agent')} silent", _listed(silent))
+        yield Found(
+            Level.DEGRADED,
+            "attached",
+            f"{number_of(len(silent), 'attached agent')} silent",
+            shortened(silent, _NAMED, "; "),
+        )
 
 
 def _beside(snapshot: FleetSnapshot) -> Iterator[Found]:
@@ -335,11 +340,6 @@ def _hosts(snapshot: FleetSnapshot) -> Iterator[Found]:
         return
     if (missing := [row.name for row in snapshot.hosts.rows if row.is_missing]) != []:
         share = _share(len(missing), len(snapshot.hosts.rows), "host")
-        yield Found(Level.DEGRADED, "hosts", f"{share} been missing", _listed(missing))
+        yield Found(Level.DEGRADED, "hosts", f"{share} been missing", shortened(missing, _NAMED, "; "))
     elif snapshot.hosts.error is not None:
         yield Found(Level.DEGRADED, "hosts", "the hosts of the fleet have been unknown", snapshot.hosts.error)
-
-
-def _listed(texts: list[str]) -> str:
-    more = f" and {len(texts) - _NAMED} more" if len(texts) > _NAMED else ""
-    return "; ".join(texts[:_NAMED]) + more
