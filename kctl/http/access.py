@@ -116,13 +116,12 @@ def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False)
     need a token to read, because errors may quote messages. Raises ConfigError, also if other hosts can reach the
     address without a token or TLS."""
     is_loopback = address_of(http.host).is_loopback
-    tokens = (
-        *(read_tokens(folder / http.token_file, "http.token_file", may_act=True) if http.token_file else ()),
-        *(
-            read_tokens(folder / http.read_token_file, "http.read_token_file", may_act=False)
-            if http.read_token_file
-            else ()
-        ),
+    files = {"http.token_file": http.token_file, "http.read_token_file": http.read_token_file}
+    tokens = tuple(
+        token
+        for setting, file in files.items()
+        if file
+        for token in read_tokens(folder / file, setting, may_act=setting == "http.token_file")
     )
     check_distinct(tokens)
     certificate = folder / http.tls_certificate if http.tls_certificate else None

@@ -53,7 +53,7 @@ def create_topic(
                 configs=[topic.CreatableTopicConfig(name=key, value=value) for key, value in settings.items()],
             )
         ],
-        timeout_ms=_milliseconds(connection),
+        timeout_ms=connection.deadline.left_milliseconds,
         validate_only=is_dry_run,
     )
     [result] = connection.ask(request, connection.controller_id).topics
@@ -71,7 +71,7 @@ def create_topic(
 def delete_topic(connection: ClusterConnection, name: str) -> None:
     """Deletes a topic, and waits until the brokers no longer know it. Raises KctlError."""
     state = DeleteTopicsRequest.DeleteTopicState(name=name, topic_id=None)
-    request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=_milliseconds(connection))
+    request = DeleteTopicsRequest(topics=[state], topic_names=[name], timeout_ms=connection.deadline.left_milliseconds)
     [result] = connection.ask(request, connection.controller_id).responses
     _raise(result, f"topic {name}")
     while connection.deadline.may_wait and not topics_of(connection.metadata([name]))[name].error_code:
@@ -81,7 +81,9 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
     """Increases the number of a topic's partitions to `total`; keys then map to other partitions. Raises KctlError."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
-    request = CreatePartitionsRequest(topics=[topic], timeout_ms=_milliseconds(connection), validate_only=is_dry_run)
+    request = CreatePartitionsRequest(
+        topics=[topic], timeout_ms=connection.deadline.left_milliseconds, validate_only=is_dry_run
+    )
     [result] = connection.ask(request, connection.controller_id).results
     _raise(result, f"topic {name}")
     if not is_dry_run:
@@ -140,10 +142,6 @@ def _wait_for_leaders(connection: ClusterConnection, name: str, partitions: int)
         if topic is not None and sum(each.leader is not None for each in topic.partitions) >= partitions:
             return
         connection.pause()
-
-
-def _milliseconds(connection: ClusterConnection) -> int:
-    return max(int(connection.deadline.left_seconds * 1000), 1)
 
 
 def _raise(result: Any, what: str) -> None:

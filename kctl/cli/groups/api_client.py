@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from kctl.cli.command import Option
-from kctl.errors import ClusterMissing, ConfigError, GroupMissing, IncompleteAnswer, KctlError, NoMaster, UsageError
+from kctl.errors import ClusterMissing, GroupMissing, IncompleteAnswer, KctlError, NoMaster, UsageError
+from kctl.secrets import secret_of
 from kctl_agent.errors import NotReady
-from kctl_agent.secrecy import read_private
 
 URL = "http://127.0.0.1:9751"
 _TIMEOUT_SECONDS = 20.0
@@ -79,11 +79,9 @@ class GroupsApi:
 
     def _headers(self) -> dict[str, str]:
         headers = {"accept": "application/json"}
-        if self.token_file is not None:
-            try:
-                headers["authorization"] = f"Bearer {read_private(self.token_file).strip()}"
-            except OSError as error:
-                raise ConfigError(f"--token-file {self.token_file} cannot be read: {error.strerror}") from None
+        token = secret_of(self.token_file, f"--token-file {self.token_file}")
+        if token is not None:
+            headers["authorization"] = f"Bearer {token.strip()}"
             url = urllib.parse.urlsplit(self.url)
             if url.scheme == "http" and url.hostname not in ("127.0.0.1", "::1", "localhost"):
                 raise UsageError(f"{self.url} has no TLS, so others could read the token: nothing was sent")

@@ -173,7 +173,7 @@ class Api:
         key = next((each for each in ("worker", "name") if rows and each in rows[0]), None)
         if hosts is None or key is None:
             return rows
-        return [{**row, "host": _host(row[key], hosts.me.name)} for row in rows]
+        return [{**row, "host": row[key] and (host_and_name(row[key])[0] or hosts.me.name)} for row in rows]
 
     def own_name(self, name: str) -> str:
         """Returns the name without the host. Raises HTTPException for another host's process."""
@@ -241,10 +241,6 @@ class Api:
 
 def _question(rpc: str, method: str, params: JsonObject) -> Question:
     return Question(Role.EXTERNAL, rpc, method, params=params, deadline_ms=_LIVE_DEADLINE_MS)
-
-
-def _host(process: str | None, own: str) -> str | None:
-    return None if process is None else host_and_name(process)[0] or own
 
 
 def api_of(request: Request) -> Api:

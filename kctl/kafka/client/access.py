@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kctl.errors import ConfigError, UsageError
 from kctl.secrets import PASSWORD_VARIABLE, secret_of
 from kctl_agent.kafka.security import Security
-from kctl_agent.secrecy import check_private, read_private
+from kctl_agent.secrecy import check_private
 
 if TYPE_CHECKING:
     from kctl.config.clusters import ClusterSection, ContextSection, SecuritySection
@@ -116,11 +116,7 @@ def _sasl(
 
 
 def _read_token(path: Path) -> str:
-    try:
-        token = read_private(path).strip()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ConfigError(f"oauth_token_file {path} cannot be read: {why}") from None
+    token = (secret_of(path, f"oauth_token_file {path}") or "").strip()
     if not token:
         raise ConfigError(f"oauth_token_file {path} is empty")
     return token

@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from kafka import errors
@@ -50,9 +49,9 @@ class Deadline:
         return max(self._at - self._clock(), 0.0)
 
     @property
-    def left_milliseconds(self) -> float:
+    def left_milliseconds(self) -> int:
         """The time left, at least 1, because 0 means no limit to kafka-python."""
-        return max(self.left_seconds * 1000, 1)
+        return max(int(self.left_seconds * 1000), 1)
 
     @property
     def may_retry(self) -> bool:
@@ -121,9 +120,7 @@ class ClusterConnection:
     def __enter__(self) -> ClusterConnection:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

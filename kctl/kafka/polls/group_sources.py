@@ -8,7 +8,6 @@ started cannot know whether a coordinator is new.
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from typing import NamedTuple
 
 from kctl.errors import BrokerUnreachable, GroupMissing, KctlError
 from kctl.kafka.client.connection import ClusterConnection
@@ -128,11 +127,6 @@ class AllGroups:
                 reading.members[name] = count
 
 
-class _Absent(NamedTuple):
-    group: ListedGroup
-    described_at: float
-
-
 class NamedGroups:
     """Groups by name. Belongs to one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`,
     without members."""
@@ -142,7 +136,8 @@ class NamedGroups:
         self._clock = clock
         self._missing = MissingGroups(clock=clock)
         self._is_first = True
-        self._absent: dict[str, _Absent] = {}
+        self._absent: dict[str, tuple[ListedGroup, float]] = {}
+        """Missing groups, each with the time of the answer."""
 
     def reconnect(self) -> None:
         self._missing.reconnect()
@@ -152,7 +147,7 @@ class NamedGroups:
         """Describes the groups and adds them to `reading`; returns brokers that did not answer. Raises KctlError if no
         broker answered."""
         now = self._clock()
-        self._absent = {n: each for n, each in self._absent.items() if now - each.described_at < _ABSENT_SECONDS}
+        self._absent = {n: (group, at) for n, (group, at) in self._absent.items() if now - at < _ABSENT_SECONDS}
         if self._is_first and len(connection.brokers) > 1:  # a single broker has no follower to wait for
             self._missing.expect(self._names)
         self._is_first = False
@@ -177,9 +172,9 @@ class NamedGroups:
         reading.doubt(unclear)
         for group in missing:
             if group.group not in unclear and group.coordinator is not None:
-                self._absent[group.group] = _Absent(_listed(group, group.coordinator, "Dead"), now)
-        for name, absent in self._absent.items():
-            reading.groups[name], reading.members[name] = absent.group, 0
+                self._absent[group.group] = _listed(group, group.coordinator, "Dead"), now
+        for name, (absent, _) in self._absent.items():
+            reading.groups[name], reading.members[name] = absent, 0
 
 
 def _listed(group: Group, coordinator: int, state: str | None) -> ListedGroup:
