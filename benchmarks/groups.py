@@ -62,7 +62,7 @@ def measured(size: Size, cycles: int) -> dict[str, object]:
     with canned_broker(*size[:4]) as (address, give):
         cluster = CollectedCluster("main", plain(address), ExporterSection(timeout_seconds=60.0), StatusSection())
         collector = ClusterCollector(cluster)
-        exposition = Exposition(lambda: Clusters(tuple(filter(None, [collector.latest()]))))
+        exposition = Exposition(lambda: Clusters(tuple(filter(None, [collector.latest]))))
         exposition.render(*GZIPPED)
         before = psutil.Process().memory_info().rss
         collector.collect()
@@ -79,7 +79,7 @@ def measured(size: Size, cycles: int) -> dict[str, object]:
         results["scrape_ms"] = round((perf_counter() - started) * 1000, 2)
         results["page_bytes"] = len(exposition.render()[0])
         results["gzipped_bytes"] = len(body)
-        latest = collector.latest()
+        latest = collector.latest
         assert latest is not None
         assert latest.is_ready, latest.errors
         assert not latest.errors

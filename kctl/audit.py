@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_FOLDER_MODE = 0o700
-
 
 def fleet_log(config: Config) -> Path:
     return config.fleet.log_dir / "operations.jsonl"
@@ -40,7 +38,7 @@ def user_log(env: Mapping[str, str]) -> Path:
 def append(path: Path, line: Mapping[str, Any]) -> None:
     """Appends a line in one write, because several processes append. First ends a line that a full disk cut off. Raises
     OSError, also if the file is a link, not regular, or another user's."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=_FOLDER_MODE)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
         size = os.fstat(descriptor).st_size

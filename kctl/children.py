@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 PRIVATE = 0o077
 """The umask of the master and all its children: only their user can open their files."""
-_SAFE_PATH = {"PYTHONSAFEPATH": "1"}
 _PATH = "PYTHONPATH"
 
 
@@ -32,7 +31,7 @@ def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
     return {
         **{name: text for name, text in env.items() if name != _PATH},
         **({_PATH: path} if path else {}),
-        **_SAFE_PATH,
+        "PYTHONSAFEPATH": "1",
     }
 
 

@@ -7,7 +7,7 @@ import os
 import stat
 from collections.abc import Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from kctl.errors import ConfigError, NoSocketFile, UsageError
 from kctl.ownership import refuse_others
@@ -113,6 +113,15 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
         listed = "".join(f"\n  {fleet.name}  -c {fleet.config}" for fleet in fleets)
         raise UsageError(f"you have {len(fleets)} running fleets; name one:{listed}")
     return fleets[0]
+
+
+def announced(run_dir: Path) -> dict[str, Any]:
+    """Returns what a master has written about itself; empty if it cannot be read, although the master may answer."""
+    try:
+        about: dict[str, Any] = json.loads((run_dir / "master.json").read_text(encoding="utf-8"))
+        return about
+    except (OSError, ValueError):
+        return {}
 
 
 def _from_config(path: Path, env: Mapping[str, str]) -> Fleet:

@@ -87,10 +87,7 @@ class ClusterCollector:
         self._errors: dict[str, str] = {}
         self._last_success: dict[str, float] = {}
         self._sequence = 0
-        self._latest: ClusterSnapshot | None = None
-
-    def latest(self) -> ClusterSnapshot | None:
-        return self._latest
+        self.latest: ClusterSnapshot | None = None
 
     async def run(self) -> None:
         """Collects every `interval_seconds` until cancelled. If a collection takes longer than half the interval, the
@@ -143,7 +140,7 @@ class ClusterCollector:
             is_ready=self._is_ready,
             sequence=self._sequence,
         )
-        self._latest = snapshot
+        self.latest = snapshot
         for prepare in self.prepare:
             prepare(snapshot)
         return snapshot
@@ -267,7 +264,7 @@ class Collectors:
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
         """Returns each cluster's latest snapshot, in the order of the settings; None until its first poll has ended."""
-        return {cluster: each.latest() for cluster, each in self._running.items()}
+        return {cluster: each.latest for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
         """Returns the latest snapshots as one object, which is the same until a cluster has a new snapshot."""

@@ -14,7 +14,6 @@ worker again and again (celery #3706, #4125)."""
 _BOOTING = frozenset({"starting", "joining"})
 _AT_REST = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
 """States in which kctl expects no batch."""
-_MEBIBYTE = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,4 +136,4 @@ def _applied(limit: int | None, health: Health) -> int | None:
 
 
 def _mebibytes(count: int) -> str:
-    return f"{count / _MEBIBYTE:.0f} MiB"
+    return f"{count / 2**20:.0f} MiB"

@@ -70,20 +70,8 @@ def _launch(config: Config, name: str, jars: Sequence[str], worker_command: Sequ
 
 
 def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
-    workers = _policy(config)
-    engine = replace(
-        workers.rules,
-        memory_soft_bytes=size_bytes(config.engine.memory_soft),
-        memory_hard_bytes=size_bytes(config.engine.memory_hard),
-        main_thread_seconds=_ENGINE_HANGS * config.kafka.max_poll_interval_seconds,
-        section="engine",
-    )
-    return {"worker": workers, "sinker": workers, "engine": replace(workers, rules=engine)}
-
-
-def _policy(config: Config) -> SupervisionPolicy:
     workers = config.workers
-    return SupervisionPolicy(
+    policy = SupervisionPolicy(
         restart=RestartPolicy(
             backoff_min_seconds=workers.backoff_min_seconds,
             backoff_max_seconds=workers.backoff_max_seconds,
@@ -100,6 +88,14 @@ def _policy(config: Config) -> SupervisionPolicy:
         ping_interval_seconds=workers.ping_interval_seconds,
         memory_interval_seconds=workers.memory_interval_seconds,
     )
+    engine = replace(
+        policy.rules,
+        memory_soft_bytes=size_bytes(config.engine.memory_soft),
+        memory_hard_bytes=size_bytes(config.engine.memory_hard),
+        main_thread_seconds=_ENGINE_HANGS * config.kafka.max_poll_interval_seconds,
+        section="engine",
+    )
+    return {"worker": policy, "sinker": policy, "engine": replace(policy, rules=engine)}
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:

@@ -1,12 +1,12 @@
 """The operator's pauses, kept in a file so that they survive workers and masters until they are resumed."""
 
-import json
 import logging
 import time
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
+
+import msgspec
 
 from kctl.errors import OperationRefused
 from kctl_agent.paths import ENGINE_NAME
@@ -41,10 +41,6 @@ class Pause:
         return {"topic": self.topic, "partition": self.partition, "by": self.by, "since": self.since}
 
 
-def _refused(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not JSON")
-
-
 class Pauses:
     """All pauses of a fleet. Belongs to one event loop."""
 
@@ -55,12 +51,10 @@ class Pauses:
         """Scopes of processes that are being drained; not kept in the file."""
         self._pauses: dict[tuple[str | None, str | None, int | None], Pause] = {}
         try:
-            for each in json.loads(path.read_text(encoding="utf-8"), parse_constant=_refused):
-                pause = Pause(each["worker"], each["topic"], each["partition"], str(each["by"]), float(each["since"]))
-                self._pauses[pause.key] = pause
+            self._pauses = {pause.key: pause for pause in msgspec.json.decode(path.read_bytes(), type=list[Pause])}
         except FileNotFoundError:
             pass
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError) as error:
             log.error("action=pauses_unreadable path=%s: %s; everything is paused", path, error)
             everything = Pause(None, None, None, f"kctl, because {path} cannot be read", time.time())
             self._pauses = {everything.key: everything}
@@ -125,7 +119,7 @@ class Pauses:
         temporary = self._path.with_suffix(".new")
         try:
             if by_key:
-                temporary.write_text(json.dumps([asdict(pause) for pause in by_key.values()]), encoding="utf-8")
+                temporary.write_bytes(msgspec.json.encode([*by_key.values()]))
                 sync_file(temporary)
                 temporary.replace(self._path)
             else:

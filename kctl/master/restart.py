@@ -63,9 +63,7 @@ class SupervisionStatus:
     next_try_at: float | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
-    pass
+class Start: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +81,7 @@ class Replace:
     at_once: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    pass
+class Ready: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,14 +91,11 @@ class Exited:
     code: int
 
 
-@dataclass(frozen=True, slots=True)
 class Survived:
     """A process survives SIGKILL, so no other may start yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class Due:
-    pass
+class Due: ...
 
 
 Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due

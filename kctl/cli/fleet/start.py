@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from kctl.cli.fleet.operations import carry_out
 from kctl.cli.options import config_file, overrides
 from kctl.cli.output import echo
 from kctl.errors import RunDirUnusable
-from kctl.fleets import find
+from kctl.fleets import announced, find
 from kctl.ownership import open_regular
 
 if TYPE_CHECKING:
@@ -66,7 +65,7 @@ def _detach(config: Config, path: Path, assignments: list[str]) -> int:
         )
     pause = Event()
     while master.poll() is None:
-        if _is_announced(config.fleet.run_dir / "master.json", master.pid):
+        if announced(config.fleet.run_dir).get("pid") == master.pid:
             echo(f"fleet {config.fleet.name} runs, master pid {master.pid}, log {log_path}")
             return 0
         pause.wait(_POLL_SECONDS)
@@ -74,13 +73,6 @@ def _detach(config: Config, path: Path, assignments: list[str]) -> int:
         written.seek(begin)
         sys.stderr.write(written.read().decode("utf-8", "replace"))
     return master.returncode
-
-
-def _is_announced(path: Path, pid: int) -> bool:
-    try:
-        return bool(json.loads(path.read_text(encoding="utf-8"))["pid"] == pid)
-    except (OSError, ValueError, KeyError):
-        return False
 
 
 COMMAND = Command(

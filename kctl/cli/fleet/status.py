@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -45,7 +44,8 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _text(fleet: fleets.Fleet, status: StatusAnswer, reply: Reply, output: str) -> str:
-    master = _master(fleet)
+    about = fleets.announced(fleet.run_dir)
+    master = {key: about.get(key) for key in ("pid", "version", "http_url", "config")}
     if output == "table":
         return "\n".join(_lines(fleet, master, status))
     answer = whole(reply)
@@ -90,15 +90,6 @@ def _storage(storage: StorageReply | None) -> Iterator[str]:
     known = [f"{cell(count)} {state}" for state, count in counts.items() if count is not None]
     delayed = f" ({cell(storage.delayed)} of them delayed)" if storage.delayed else ""
     yield f"storage  {'  '.join(known)}{delayed}"
-
-
-def _master(fleet: fleets.Fleet) -> dict[str, Any]:
-    # If the file cannot be read, every field is None, because the master may still answer.
-    try:
-        about = json.loads((fleet.run_dir / "master.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        about = {}
-    return {key: about.get(key) for key in ("pid", "version", "http_url", "config")}
 
 
 def _joined(supervised: list[dict[str, Any]], reported: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
