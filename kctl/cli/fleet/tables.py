@@ -19,8 +19,9 @@ from kctl_agent.replies.questions import QUESTIONS, named
 
 if TYPE_CHECKING:
     from kctl.rows.partitions import LagTotals, Offsets
-    from kctl.rows.workers import GroupMembers, Workers
+    from kctl.rows.workers import GroupMembers, Pings, Workers
     from kctl_agent.replies.block_size import StorageReply
+    from kctl_agent.replies.describe import MethodsReply
     from kctl_agent.replies.fields import TopicPartition
 
 _LINE_COLUMNS = 120
@@ -88,6 +89,10 @@ def block_size(storage: StorageReply) -> list[str]:
     return [*lines, f"full: {cell(storage.full)}"] if storage.full else lines
 
 
+def member_leader_wide(group: GroupMembers) -> list[str]:
+    return member_leader(group, inf)
+
+
 def member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
     lines = [f"leader: {cell(group.leader)}"]
     if not group.agreed:
@@ -112,6 +117,30 @@ def workers(workers: Workers) -> list[str]:
     return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
 
 
+def workers_wide(workers: Workers) -> list[str]:
+    return worker_table(workers.rows, RPC_WIDE)
+
+
+def ping(pings: Pings) -> list[str]:
+    return _rows(pings.rows, "name", "pid", "version")
+
+
+def describe(described: MethodsReply) -> list[str]:
+    return _rows(described.methods, "method", "rpc", "changes", "deadline_ms", "summary")
+
+
+def total_lag(lag: LagTotals) -> list[int | None]:
+    return [lag.total, *([None] if lag.unknown else [])]
+
+
+def remaining_counts(offsets: Offsets) -> list[int | None]:
+    return [row.remaining_count for row in offsets.rows]
+
+
+def pending(storage: StorageReply) -> list[int | None]:
+    return [storage.pending]
+
+
 def read(command: str, result: Any) -> Any:
     return answered(command, named(QUESTIONS[command].sent), result)
 
@@ -127,15 +156,13 @@ class View(NamedTuple):
 
 
 VIEWS = {
-    "kafka_lag": View(kafka_lag, None, "the total lag", lambda lag: [lag.total, *([None] if lag.unknown else [])]),
-    "offset_checker": View(
-        offset_checker, None, "a remaining-count", lambda offsets: [row.remaining_count for row in offsets.rows]
-    ),
-    "block_size": View(block_size, None, "the number of pending messages", lambda storage: [storage.pending]),
-    "member_leader": View(member_leader, lambda group: member_leader(group, inf)),
-    "workers": View(workers, lambda workers: worker_table(workers.rows, RPC_WIDE)),
-    "ping": View(lambda pings: _rows(pings.rows, "name", "pid", "version")),
-    "describe": View(lambda described: _rows(described.methods, "method", "rpc", "changes", "deadline_ms", "summary")),
+    "kafka_lag": View(kafka_lag, None, "the total lag", total_lag),
+    "offset_checker": View(offset_checker, None, "a remaining-count", remaining_counts),
+    "block_size": View(block_size, None, "the number of pending messages", pending),
+    "member_leader": View(member_leader, member_leader_wide),
+    "workers": View(workers, workers_wide),
+    "ping": View(ping),
+    "describe": View(describe),
 }
 """Answers that are not printed with every field of a row as a column."""
 
