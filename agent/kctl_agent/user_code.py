@@ -1,5 +1,5 @@
-"""`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or transform as its process will, for
-`kctl config check`. KIND is `handler`, `transform`, `batch_transform` or `typed_transform`.
+"""`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or transform as the worker or sinker
+will, for `kctl config check`. KIND is `handler`, `transform`, `batch_transform` or `typed_transform`.
 
 Prints an error, or an empty line. Output of the code, and the stack if it hangs, go to stderr. A transform is also
 called with no records if Java is installed and its columns do not depend on a schema registry.

@@ -69,8 +69,8 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True)
 class StorageStats:
-    """Messages by state: `pending` can be claimed now, `processing` are leased, `delayed` wait for a retry. An expired
-    lease or delay keeps its state until the next claim."""
+    """Messages by state: `pending` can be claimed now, `processing` are leased, `delayed` wait for a retry. A block
+    whose lease or delay expired keeps its state until the next claim."""
 
     pending: int
     processing: int

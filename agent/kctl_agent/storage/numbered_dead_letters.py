@@ -111,8 +111,8 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for their error class. Leaves out dates
-        after now, which exist if the storage's clock was set back."""
+        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for their error class. Leaves out those of
+        the future, which exist if the storage's clock was set back."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

@@ -43,7 +43,8 @@ def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffse
 
 
 def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffset:
-    """Like `judged`, for writes that may happen only once. Also raises StoredOffsetMoved if more is stored already."""
+    """Like `judged`, for writes that may happen only once. Also raises StoredOffsetMoved if `planned.start` is stored
+    already."""
     now = judged(planned, stored)
     refuse_moved(planned.tp, now, replace(now, next=planned.start))
     return now

@@ -23,7 +23,7 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects messages. None does not restrict; bounds are inclusive. A block that overlaps the offsets matches
+    """Selects messages. None does not restrict; bounds are inclusive. A block that overlaps the offsets matches as a
     whole."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")

@@ -179,8 +179,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Claims the offsets of `batch`, so that no earlier batch of them can commit. Raises StoredOffsetMoved if
-        `batch` cannot commit either, StorageUnusable if the result is unknown."""
+        """Claims the offsets of `batch`, so that no batch planned earlier for them can commit. Raises StoredOffsetMoved
+        if `batch` itself cannot commit, StorageUnusable if the result is unknown."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -250,5 +250,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Removes the files. Abandoned tasks may still write more, which are found later by the plan."""
+        """Removes the files. Abandoned tasks may still write others, which the plan reveals later."""
         self.folder.remove_all()

@@ -159,7 +159,7 @@ class RedisSession:
 
     @property
     def client(self) -> Any:
-        """The client, connected at first use. Wrap its errors in `as_unusable`. Raises StorageUnusable."""
+        """The client, connected at first use. Wrap calls in `as_unusable`. Raises StorageUnusable."""
         if self._client is None:
             self._client = connect(self._url, self._password_file, self.reply_seconds)
         return self._client
@@ -205,7 +205,7 @@ class RedisSession:
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
-        """Returns the server's Unix time. It dates dead letters and may differ from the hosts' time."""
+        """Returns the server's Unix time, which dates dead letters and may differ from the hosts' time."""
         with as_unusable(self.place):
             seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1_000_000)

@@ -97,8 +97,7 @@ class RedisDeadLetters(NumberedDeadLetters):
 def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
-    """Finds up to `limit` places after `after` in each sorted set. In a set that does not contain `after`, compares
-    places of the same millisecond itself."""
+    """Finds up to `limit` places after `after` in each sorted set, even if the set does not contain `after`."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []
@@ -131,7 +130,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """Returns the runs that may match a selection; without partition and cause, one run of all dead letters."""
+    """Returns the runs that may match a selection: one run of all dead letters if it names no partition or cause."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)

@@ -4,8 +4,8 @@ Every change is one Lua script (`lua/`, whose prelude lists the keys), so it is 
 broken connection. With `appendfsync always` a put survives a kill of Redis and a power cut; otherwise Redis may answer
 up to two seconds before it writes.
 
-Uses sorted sets and hashes instead of streams: a stream entry cannot return to its place, shrink, or be kept after
-another entry, and its idle time stands still when the server's clock is set back.
+Uses sorted sets and hashes instead of streams: a stream entry cannot return to its place, shrink, or wait for an
+earlier entry, and its idle time stands still when the server's clock is set back.
 """
 
 import time

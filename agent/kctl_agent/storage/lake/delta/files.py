@@ -36,8 +36,8 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file with rows. `path` is relative to the table. `nulls`, `least`, `greatest` are by column, from the
-    footer."""
+    """A file with rows. `path` is relative to the table. `nulls`, `least`, `greatest`: the footer's statistics by
+    column."""
 
     path: str
     size: int
@@ -114,8 +114,8 @@ def _partition_text(value: object) -> str | None:
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """Returns the files with rows, synced; None if the folder does not exist. Raises StorageUnusable, also if their
-    number of rows differs from `written`; then it removes the files first."""
+    """Syncs and returns the files with rows; None if the folder does not exist. Raises StorageUnusable; if `written`
+    has another number of rows, removes the files first."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -130,7 +130,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Returns the files with these `names` (None: all) that have rows, synced; removes the other files."""
+    """Syncs and returns the files that have rows and one of `names` (None: any); removes the other files."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -167,18 +167,18 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Whether engines ignore a file or folder of this name, such as a leftover of abandoned tasks or a checksum. A
-    partition by a column `_day` is not hidden, because its folder's name contains `=`."""
+    """Whether engines ignore a file or folder of this name, such as a leftover of abandoned tasks or a checksum. The
+    folder of a partition by `_day` is not hidden, because its name contains `=`."""
     return name.startswith(("_", ".")) and "=" not in name
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether the statistics include NaN, or are missing for columns with NaN, as in files that Spark or kctl wrote."""
+    """Whether statistics of columns with NaN include it or are missing, as in files that Spark or kctl wrote."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether this column certainly has no NaN. False for writers that leave NaN out of a footer."""
+    """Whether this column certainly has no NaN; False for floats of writers that leave NaN out of footers."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True
@@ -226,8 +226,8 @@ def _has_values(stats: Any, group: Any) -> bool:
 
 
 def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
-    """Returns the least and the greatest value; None if a row group has no usable statistics. Python cannot represent
-    dates after year 9999 and strings that are not UTF-8, which Spark writes."""
+    """Returns the least and the greatest value; None without usable statistics. Spark also writes dates after year 9999
+    and strings that are not UTF-8, which Python cannot represent."""
     if not known or not all(stats.has_min_max for stats in known):
         return None
     try:

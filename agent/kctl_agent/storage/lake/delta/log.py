@@ -39,8 +39,8 @@ class EntryMissing(LogUnreadable):
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """Calls `read` again if it raises one of `raced`. A listing may omit an entry that is being written, and contain
-    files that no longer exist; delta-rs raises only DeltaError for that."""
+    """Calls `read` again if it raises one of `raced`, up to four times. A listing may omit an entry that is being
+    written, and contain files that no longer exist; delta-rs then raises just DeltaError."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -81,8 +81,8 @@ def own_file(path: str) -> str:
 
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
-    """Opens one file of a checkpoint. Uses memory of the C library, because pyarrow's own allocator keeps 40 MB of what
-    it takes for a log of 100,000 files. Raises CheckpointDamaged, OSError."""
+    """Opens one file of a checkpoint. Uses memory of the C library, because pyarrow's own allocator keeps 40 MB after
+    reading a checkpoint of 100,000 files. Raises CheckpointDamaged, OSError."""
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -122,7 +122,7 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
 
 
 def _pointed_at(table: Folder) -> str:
-    """Returns the prefix of the checkpoint's file names; empty if the pointer is damaged or missing."""
+    """Returns the prefix of the checkpoint's file names; empty if `_last_checkpoint` is damaged or missing."""
     try:
         return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):

@@ -1,9 +1,9 @@
-"""Reads the newest version of a table's log: continues if the log is the one read before, otherwise starts again.
+"""Reads the newest version of a table's log: only newer entries if it is the log read before, otherwise all of it.
 
 A process may be frozen between any two steps, while others clean up the log or replace the table. delta-rs and Spark
-write the pointer to a checkpoint (`_last_checkpoint`) before they remove an entry below it. So while the pointer is
-unchanged, no entry above those read is missing. Delta's writer for Spark may overwrite an entry written between its
-check and its rename; the stamps of the newest entries show this.
+write the pointer to a checkpoint (`_last_checkpoint`) before they remove entries below that checkpoint. So while the
+pointer is unchanged, no unread entry was removed. Delta's writer for Spark may overwrite an entry that another process
+writes between its check and its rename; the stamps of the newest entries show this.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ class DeltaLogReader:
 
     def newest(self) -> LogState:
         """Returns the newest version, synced before any decision depends on it. Raises NoTable, LogUnreadable, OSError;
-        StorageUnusable if another writer has overwritten an entry, which the next call reads again."""
+        StorageUnusable if another writer has overwritten an entry; the next call starts again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:
@@ -59,9 +59,9 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """Reads newer entries into `state`. Returns False if this is another log, or if unread entries may have been
-        removed by a clean-up and one of them written again by a frozen process. `is_upon`: this process has just
-        written an entry upon `state`; if the one before was overwritten, raises StorageUnusable."""
+        """Reads newer entries into `state`. Returns False if this is another log, or if a clean-up may have removed
+        unread entries, one of which a frozen process may have written again. `is_upon`: this process has just written
+        an entry after `state`. Raises StorageUnusable if an entry was overwritten."""
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False
@@ -126,8 +126,8 @@ class DeltaLogReader:
         raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
 
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
-        """Whether an entry that we have written is certainly not part of the log, because it lies below an older
-        checkpoint or above a gap. A newer checkpoint may include it."""
+        """Whether an entry that we have written is certainly not part of the log, because it lies below a checkpoint
+        written earlier or above a gap. One written later may include it."""
         if log.checkpoint < version:
             return log.checkpoint < version - 1 and version - 1 not in log.versions
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])

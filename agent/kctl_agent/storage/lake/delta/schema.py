@@ -1,8 +1,8 @@
 """The columns and features of a table: whether kctl can write a batch into it, and how the batch's columns are fitted.
 
-With `storage.merge_schema` new columns are added, null in existing rows; otherwise new columns of decoded values are
-left out. Numbers are widened to the table's type. Other changes of a type are rejected, and a field inside a struct is
-never added.
+With `storage.merge_schema` new columns are added, null in existing rows. Otherwise new columns of decoded values are
+left out, and those of a transform are rejected. Numbers are widened to the table's type. Other changes of a type are
+rejected, and a field inside a struct is never added.
 """
 
 import json
@@ -145,8 +145,8 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that the table's files may be replaced. Raises TableRefused if it has deletion vectors, because the new
-    files would have none."""
+    """Checks that the table's files may be replaced. Raises TableRefused if it has deletion vectors, which kctl would
+    not apply."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(

@@ -112,7 +112,7 @@ class LakeTable:
         self.checkpoints = Checkpoints(folder)
 
     def prepare(self) -> None:
-        """Checks an existing table. Raises StorageUnusable, TableRefused."""
+        """Checks the folder, and the table if it exists. Raises StorageUnusable, TableRefused."""
         if not self._is_checked:
             self.folder.check()
             self.folder.check_create()
@@ -129,7 +129,8 @@ class LakeTable:
             )
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
-        """Creates the table for this schema (Spark's JSON), or adds columns. Raises TableRefused, StorageUnusable."""
+        """Creates the table for this schema (Spark's JSON), checks it or adds columns. Raises TableRefused,
+        StorageUnusable."""
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():
@@ -163,8 +164,8 @@ class LakeTable:
     ) -> None:
         """Adds `files` and sets the numbers of `transactions` in one commit.
 
-        `check` gets the version before the commit, and raises if the commit must not follow it; no other commit comes
-        between the two. Raises TableRefused if others have changed the table so that the files no longer fit;
+        `check` receives the state before the commit, and raises if the commit must not follow it; no other commit comes
+        in between. Raises TableRefused if others have changed the table so that the files no longer fit;
         StorageUnusable if the result is unknown, or the table's id is no longer `id_`.
         """
 
@@ -209,8 +210,8 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files, or without `added` removes them with their rows; returns the new version. Raises
-        TableRefused; Overtaken if nothing was changed; StorageUnusable if only the log shows the result."""
+        """Replaces files, or without `added` removes them with their rows; returns the new version. Raises TableRefused
+        or Overtaken, and changes nothing; after another StorageUnusable only the log shows the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -245,8 +246,7 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """Whether the table exists. Looks for names in the log, because delta-rs would hold the interpreter while a
-        store does not answer."""
+        """Whether the table exists. Lists the log itself: delta-rs would hold the GIL while a store does not answer."""
         with self.errors():
             if self._log.is_there():
                 return True

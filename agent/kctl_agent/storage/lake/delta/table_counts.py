@@ -121,7 +121,7 @@ def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
 
 
 class TableCounter:
-    """Counts a table again when its version changes; in a separate thread if it is in an object store."""
+    """Counts a table, at most once in `COUNT_SECONDS`; in a separate thread if it is in an object store."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake
@@ -162,8 +162,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Returns the last count plus the newer entries; None if they removed files or changed statistics, or if this
-        is another log."""
+        """Returns the last count plus the newer entries; None if these removed files or changed statistics, or the log
+        is another."""
         last = self._last
         if (
             last is None

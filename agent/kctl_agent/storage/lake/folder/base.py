@@ -1,5 +1,5 @@
 """The folder of a table. kctl uses it for plans, footers and leftovers of batches; delta-rs and Spark open it
-themselves. Names are relative, with `/`, unescaped (a log has them escaped)."""
+themselves. File names are relative to it, with `/`, and unescaped, unlike in the log."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -74,7 +74,7 @@ class Folder(ABC):
 
     @abstractmethod
     def check(self) -> None:
-        """Checks the place before its first write. Raises StorageUnusable, or TableRefused if it can never be used."""
+        """Checks the folder before the first write. Raises StorageUnusable, or TableRefused if it can never be used."""
 
     def check_create(self) -> None:  # noqa: B027 - most places have what it takes
         """Checks that `create` works here, before a table relies on it. Raises TableRefused."""
@@ -113,7 +113,7 @@ class Folder(ABC):
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """Yields all files, also in subfolders; none if the folder does not exist. A store omits empty files."""
+        """Yields all files, also in subfolders; none without a folder. An object store omits empty files."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:

@@ -1,4 +1,4 @@
-"""A folder of this machine. Files must be synced here: delta-rs and Spark do not."""
+"""A folder of this machine. Syncs files, because delta-rs and Spark do not."""
 
 import errno
 import os
@@ -208,8 +208,7 @@ def _sync(path: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """Ignores the error if the folder is missing; re-raises any other, because a folder that cannot be listed may
-    contain files."""
+    """Ignores that a folder is missing, but not that it cannot be listed: then it may contain files."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

@@ -117,7 +117,7 @@ class S3Folder(Folder):
         return any(file.name.split("/")[0] not in than for file in self.files())
 
     def make(self) -> None:
-        """Writes an object, because a prefix exists as long as it has an object."""
+        """Writes an object, because a prefix exists only while it has an object."""
         self.write(MADE, b"1")
 
     def exists(self) -> bool:
@@ -239,7 +239,7 @@ class S3Folder(Folder):
 
 
 def _retries() -> RetryConfig:
-    """Returns how often obstore retries. By default it gives up after ten retries, which take two to six seconds."""
+    """Makes obstore retry for `RETRY_SECONDS`. By default it gives up after ten retries, within two to six seconds."""
     least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
     return {
         "max_retries": RETRIES,

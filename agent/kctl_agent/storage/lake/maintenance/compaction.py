@@ -1,6 +1,6 @@
 """Compaction: puts the rows of many small files into few large ones, in separate commits.
 
-A concurrent commit of a batch is no conflict. After an UPDATE, DELETE, MERGE or OPTIMIZE of the same files the
+A concurrent commit of a batch does not conflict. After an UPDATE, DELETE, MERGE or OPTIMIZE of the same files the
 compaction has no effect. kctl does not use delta-rs, which writes statistics that hide rows (`merge_files`), treats a
 commit as successful although another OPTIMIZE came first, and does not sync.
 """
@@ -60,10 +60,10 @@ class Compaction:
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Groups small files by partition; empty if no partition has `least` of them.
+        """Groups small files by partition; returns no group if no partition has `least` of them.
 
-        Leaves out a file unless the smaller files of its partition together have this `share` of its size. With 1, each
-        new file is at least twice as large as any of its sources, so no row is compacted again and again.
+        Leaves out a partition's largest files until all but the largest together have this `share` of its size. With 1,
+        each new file is at least twice as large as any of its sources, so no row is compacted again and again.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
@@ -151,8 +151,8 @@ def _discard(table: Folder, made: Folder) -> None:
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
     """Merges files with pyarrow; returns no file if they have no row. `columns` exclude the table's partition columns.
 
-    Spark orders NaN above all numbers; other writers leave NaN out. So a column that may have NaN gets no statistics,
-    and the footer hides no rows.
+    Spark orders NaN above all numbers; other writers leave NaN out of statistics. So a column that may have NaN gets
+    none, and the footer hides no rows.
     """
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()
@@ -217,7 +217,7 @@ def _read(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
-    """Yields the names of columns and their parts. Parts of lists and maps get numbers, as their names may vary."""
+    """Yields the names of columns and their parts. Parts of lists and maps get numbers, because their names vary."""
     for each in fields:
         yield (path := f"{parent}{each.name}")
         inner = [each.type.field(number) for number in range(each.type.num_fields)]
