@@ -84,14 +84,14 @@ def _guard(stream: TextIO) -> TextIO:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """Returns the unguarded stream, for our own control sequences. Other text must have passed `shown`."""
+    """Returns the unguarded stream, for our own control sequences. Pass other text through `shown` first."""
     return stream.stream if isinstance(stream, _Guarded) else stream
 
 
 @contextmanager
 def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Yields a function that replaces a line on a terminal; the line is cleared at the end. Without a terminal, writes
-    nothing."""
+    """Yields a function that replaces the terminal's current line, which is cleared at the end of the `with` block.
+    Without a terminal, the function writes nothing."""
     if not stream.isatty():
         yield lambda _text: None
         return
@@ -108,7 +108,7 @@ def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 
 def bytes_writer() -> Callable[[bytes], object]:
-    """Returns a function that writes bytes to stdout; to a terminal as text."""
+    """Returns a function that writes bytes to stdout, as text if it is a terminal."""
     if sys.stdout.isatty():
         return lambda data: sys.stdout.write(data.decode("utf-8", "replace"))
     return sys.stdout.buffer.write

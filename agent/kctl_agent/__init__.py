@@ -1,5 +1,5 @@
 """The part of kctl that runs inside its processes: agents at Unix sockets, workers, sinkers, storages. An agent uses
-only the standard library; `worker` and `storage` need the extra `worker`."""
+only the standard library; the packages `worker` and `storage` need `kctl-agent[worker]`."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def attach(
     application changes.
 
     With `run_dir`, the folder of a fleet on this host, the application joins that fleet: `run_dir`/`name`.sock answers
-    for all its Kafka sources. With `commit_group` the end offset of each finished batch is committed to that group, so
-    that ordinary tools see its lag, unless the group has members. At least one of the two is required; `name` defaults
-    to the group.
+    for all its Kafka sources. With `commit_group`, the end offset of each finished batch is committed to that group, so
+    that ordinary tools see its lag; nothing is committed while the group has members. Pass at least one of the two;
+    `name` defaults to `commit_group`.
 
     The brokers' addresses and security settings come from the queries. To override them, pass `bootstrap_servers`; for
     TLS or SASL also pass `kafka`, a dict with settings of kafka-python's clients (`security_protocol`, `ssl_cafile`,
     `sasl_mechanism`, …).
 
-    This ends when you close the returned object, or with the application. Raises PathError (the socket cannot be
+    All this ends when you close the returned object or the application ends. Raises PathError (the socket cannot be
     created, or another process serves it), ValueError (a missing argument).
     """
     from kctl_agent.attached.application import Attached  # needs PySpark, which a mere guest must not import

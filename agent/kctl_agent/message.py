@@ -21,7 +21,7 @@ class _Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Message(_Decoding):
-    """One Kafka message. `timestamp` is in Unix milliseconds; a key or value of None is Kafka's null, not empty."""
+    """One Kafka message. `timestamp` is in Unix milliseconds. A key or value of None is Kafka's null, not empty."""
 
     topic: str
     partition: int

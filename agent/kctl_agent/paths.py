@@ -117,7 +117,7 @@ def is_permitted(uid: int) -> bool:
 
 @dataclass(slots=True)
 class BoundSocket:
-    """A listening socket that already has its name."""
+    """A listening socket under its final name."""
 
     socket: socket.socket
     path: Path
@@ -141,7 +141,7 @@ def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
     """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600, and replaces the files of a dead owner.
 
     `name`.pid records the owner's pid, `name`.start its start time. The socket is bound under another name and then
-    renamed, so it accepts connections as soon as it is visible. Raises PathError if a living process serves it.
+    renamed, so it accepts connections as soon as it is visible. Raises PathError if a living process serves `name`.
     """
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -193,7 +193,7 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an ended agent; returns whether it has ended. Never waits for the lock. Raises PathError."""
+    """Removes the files of an ended agent; returns whether it did so, False if the lock is taken. Raises PathError."""
     path = socket_path(run_dir, name)
     try:
         with locked(run_dir, is_blocking=False):

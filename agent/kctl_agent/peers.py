@@ -28,17 +28,17 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """Returns the uid of the listening process; None if no process listens. Raises OSError if the kernel hides it."""
+    """Returns the uid of the listening process; None if no process listens. Raises OSError if owners are hidden."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """Returns the uid at the other end of a local connection; None if closed. Raises OSError if the kernel hides it."""
+    """Returns the uid at the other end of a local connection; None if closed. Raises OSError if owners are hidden."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 
 def are_shown() -> bool:
-    """Whether the kernel shows owners. Without its module `tcp_diag` it answers as if no socket existed."""
+    """Whether the kernel shows owners. Without the module `tcp_diag`, the kernel answers as if no socket existed."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as peer:
         peer.connect(server.getsockname())
         with server.accept()[0] as accepted:
@@ -53,7 +53,6 @@ def is_own(connection: socket.socket) -> bool:
 
 
 def _owner(local: tuple[str, int], remote: tuple[str, int], state: int) -> int | None:
-    """Returns the uid of a socket in this state; None if it does not exist. Raises OSError."""
     (family, source), (_, destination) = _packed(local[0]), _packed(remote[0])
     ports = (socket.htons(port) for _, port in (local, remote))
     question = _QUESTION.pack(family, socket.IPPROTO_TCP, _ANY_STATE, *ports, source, destination, 0, _ANY_COOKIE)

@@ -43,8 +43,8 @@ def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
 
 
 def tries(sinkers: Mapping[str, SinkerStats], storage: StorageReply) -> Iterator[Found]:
-    """Finds a handler that failed in many tries of the last minute, or that has failed in all tries for over 30 s while
-    messages are pending."""
+    """Reports the handler if many tries of the last minute failed, or if messages are pending and a sinker's tries have
+    all failed for over 30 s."""
     count = sum(each.recent_tries or 0 for each in sinkers.values())
     failures = {name: stats.recent_failures or 0 for name, stats in sinkers.items()}
     failed = sum(failures.values())

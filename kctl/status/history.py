@@ -1,7 +1,7 @@
 """The history of many partitions in a time window, with bounded memory. Pure.
 
-Times are the caller's monotonic seconds. All values are in columns, so that a cycle over 100,000 partitions takes a few
-hundred operations. An unknown time is NaN, an unknown offset `ABSENT`.
+Times are the caller's monotonic seconds. All values are in columns, so that one pass over 100,000 partitions takes a
+few hundred NumPy operations. An unknown time is NaN, an unknown offset `ABSENT`.
 """
 
 from enum import IntEnum
@@ -66,8 +66,7 @@ def _column(fill: object, depth: int = 0, *, is_rare: bool = False, is_reset: bo
 class History:
     """Observations of `size` partitions. Not thread-safe.
 
-    Columns are read-only. If a partition's `rows.count` is 0, the partition was not observed yet and its `newest` is
-    undefined.
+    Columns are read-only. If a partition's `rows.count` is 0, it has no observations and its `newest` is undefined.
     """
 
     uncommitted: NDArray[np.int8] = _column(np.int8(Uncommitted.COMMITTED), is_reset=False)
@@ -129,7 +128,7 @@ class History:
 
         A lag up to `allowed_lag` does not count as pending. If both the log end and the commit are now below the old
         commit, the log was recreated, and its old observations are dropped. If only the end went back, as after a
-        change of leader, the log was truncated.
+        change of leader, the log was truncated; then the observed ends are lowered to the new one.
         """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
         every = whole(rows, len(is_known))
@@ -159,7 +158,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Restarts the silence of these partitions at their newest offsets, because no commits were expected before."""
+        """Measures the silence of partitions from their newest offsets, because no commits were expected before."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
@@ -170,10 +169,9 @@ class History:
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns when the log last ended at or before the committed offset, so that all pending messages are newer;
-        NaN if unknown.
+        """Returns when the log end was last at or below the committed offset; NaN if unknown.
 
-        If that was before the oldest observation, the time is estimated from the pace of arrivals since then.
+        All pending messages are newer. A time before the oldest observation is estimated from the pace of arrivals.
         """
         first_at, first_end = self.rows.at[0], self.rows.end[0]
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
@@ -230,8 +228,7 @@ class History:
             self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
-        """Learns the usual silence between commits: the second longest of the last eight, because one long silence may
-        be an accident."""
+        """Learns the usual silence between commits: the second longest of eight; the longest may be an accident."""
         if not len(rows):
             return
         count = self._silence_count[rows]

@@ -1,4 +1,4 @@
-"""Judgements of the rules on many partitions, in columns."""
+"""The rules' judgements of many partitions, in columns."""
 
 from collections.abc import Callable
 from enum import IntEnum, auto
@@ -17,8 +17,7 @@ _NONE = -1
 
 
 class JudgementReason(IntEnum):
-    """The reason of a judgement. It decides what the judgement's numbers `seconds`, `first` and `second` mean; see
-    `_TEXTS`."""
+    """The reason of a judgement. `_TEXTS` shows what `seconds`, `first` and `second` mean for each reason."""
 
     ELSEWHERE = auto()
     NOTHING_KNOWN = auto()
@@ -51,7 +50,7 @@ _SUMMED = frozenset(
 
 
 class Judgements:
-    """A judgement of each partition. The lag includes messages that are allowed to remain."""
+    """A judgement of each partition. `lag` includes messages that are allowed to remain."""
 
     def __init__(self, lag: Ints, stored: Ints | None = None) -> None:
         size = len(lag)
@@ -77,8 +76,8 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
-        """Returns the reason of `row` in words. If `others` is given, which includes `row`, the numbers are sums over
-        all of these rows."""
+        """Returns the reason of `row` in words. With `others`, rows that include `row`, its numbers of messages are
+        sums over those rows."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
         if others is not None:
             alike = others[self._reason[others] == reason]
@@ -227,11 +226,11 @@ class Hysteresis:
         self._better_since = rearranged(self._better_since, rows, np.nan)
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """Updates `status` to the judged statuses; returns for each partition whether it keeps the old one (`Held`).
+        """Updates `status` to the judged statuses; returns for each partition whether and why it keeps the old one.
 
-        A change from trouble (`warn` and worse) to a better status takes `hold_seconds`. `unknown` is accepted at once
-        unless `is_blind`, because trouble does not end when observations are missing. `elsewhere` is always accepted at
-        once.
+        Trouble (`warn` and worse) gives way to a better status only after `hold_seconds`, but to `unknown` and
+        `elsewhere` at once. While a partition `is_blind`, it gives way only to `elsewhere`, because missing
+        observations do not end it.
         """
         held = np.zeros(len(judged), np.int8)
         is_here = judged != NUMBERS[Status.ELSEWHERE]

@@ -1,6 +1,6 @@
 """Observed offsets of many partitions over time: for each partition a window of 16 rows, in columns. Pure.
 
-Objects would number millions for 100,000 partitions, and the garbage collector would scan them again and again.
+With an object per row, the garbage collector would scan millions of objects again and again for 100,000 partitions.
 """
 
 from typing import Any
@@ -21,11 +21,11 @@ Numbers = NDArray[np.int8]
 
 
 class Observations:
-    """The observations of `size` partitions, oldest first. Times and ends of a partition never fall.
+    """The observations of `size` partitions, oldest first. Times and log ends of a partition never fall.
 
-    A full window drops the row whose gap to its neighbours is the shortest in proportion to its age. So a window can
-    cover the last seconds closely and still reach back an hour. Columns are read-only; a partition uses the first
-    `count` of `WINDOW` rows.
+    A full window drops the row whose two neighbours are the closest in time, in proportion to the row's age. So a
+    window can cover the last seconds closely and still reach back an hour. Columns are read-only; a partition uses the
+    first `count` of `WINDOW` rows.
     """
 
     at: Reals
@@ -53,8 +53,8 @@ class Observations:
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds a row to each partition, seen at `at` (seconds). `is_same`, `is_end_same`: whether both offsets, or only
-        the end, are the same as in the newest row. Drops rows in the middle of a run of equal offsets."""
+        """Adds a row, observed at `at` (seconds), to each partition. `is_same`: whether both offsets equal those of the
+        newest row; `is_end_same`: whether the end does. Of a run of equal rows, keeps only the first and the last."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
@@ -80,7 +80,7 @@ class Observations:
             self._drop(rows, np.zeros(len(rows), np.int8))
 
     def held(self, rows: Rows, since: Reals) -> Numbers:
-        """Returns the number of the last row at or before `since`; 0 if all are later. Never returns the newest row."""
+        """Returns the index of the last row at or before `since`, but never of the newest row; 0 if all are later."""
         return np.maximum(self.below(self.at, rows, since) - 1, 0)
 
     def ended_at(self, rows: Rows, end: Ints) -> Reals:
@@ -91,8 +91,7 @@ class Observations:
         return found
 
     def below(self, column: NDArray[Any], rows: Rows, values: NDArray[Any]) -> Numbers:
-        """Counts, for each partition, the rows whose `column` is at most the partition's value in `values`. Does not
-        count the newest row."""
+        """Counts each partition's rows, except the newest, where `column` is at most the value in `values`."""
         every, found = whole(rows, len(self.count)), np.zeros(len(rows), np.int8)
         last = self.count[every] - 1
         for number in range(int(last.max(initial=0))):

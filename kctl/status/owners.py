@@ -1,4 +1,4 @@
-"""The readers of partitions, one by one or in columns, as the rules need them."""
+"""The readers of partitions: one object for each reader, and columns for the rules."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ class Owners:
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
-        """Makes columns from one owner per partition. With `spread`, `owners` has one per group, and `spread` repeats a
-        group's value for its partitions. `owners` may contain one object many times."""
+        """Makes columns from the owner of each partition. With `spread`, `owners` has one owner per group, and `spread`
+        makes a column of partitions from a column of groups. `owners` may repeat an object."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
         numbers = {each: number for number, each in enumerate(distinct)}
@@ -72,7 +72,7 @@ class Owners:
 
     @property
     def has_no_members(self) -> Bools:
-        """Whether a group is known to have no members."""
+        """Whether the group is known to have no members."""
         return self._flags([each.members == 0 for each in self._owners])
 
     @property

@@ -1,8 +1,8 @@
 """The rules for partitions: pure functions of observations in a time window. For the reasons see docs/status.md.
 
-The idea is Burrow's. But micro-batches commit in jumps, so the rules compare silence with the trigger interval, the
-running batch and earlier intervals, and the lag after one commit with the lag after the next. Each rule judges all its
-partitions at once, because judging 100,000 one by one takes a thousand times as long.
+The idea is Burrow's. But micro-batches commit in jumps, so the rules compare the time since the last commit with the
+trigger interval, the running batch and earlier waits, and the lag after one commit with the lag after the next. Each
+rule judges all its partitions at once, because judging 100,000 one by one takes a thousand times as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,8 +53,7 @@ class StatusRules:
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """Returns how many messages may remain, by the first of the `PATTERN=MESSAGES` in `settings` that matches `group`;
-    0 if none matches."""
+    """Returns how many messages may remain: by the first `PATTERN=MESSAGES` that matches `group`, or else 0."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
@@ -97,8 +96,8 @@ class _Case(NamedTuple):
     """How long messages may be pending without a commit."""
 
     def quiet(self, rows: Rows) -> Reals:
-        """Returns how long the consumer was silent up to the newest offsets; it is not to blame for missing
-        observations."""
+        """Returns how long the consumer had been silent at its newest offsets. Time without observations is not its
+        fault."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
@@ -110,8 +109,8 @@ _Rule = Callable[[_Case, Rows, Judgements], Bools]
 def judge(
     seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float, stored: Ints | None = None
 ) -> Judgements:
-    """Judges each partition at `now`, before hysteresis, by the first matching rule. `stored`: messages in the storage,
-    if there is one."""
+    """Judges each partition at `now` by the first matching rule, without hysteresis. `stored`: each partition's
+    messages in the storage; None without a storage."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)

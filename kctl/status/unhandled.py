@@ -41,7 +41,7 @@ def stored_seconds(storage: StorageReply) -> float | None:
 
 
 def older(*ages: float | None) -> float | None:
-    """The greatest age; None if one is unknown."""
+    """The greatest age; None if any age is unknown."""
     known = [age for age in ages if age is not None]
     return max(known) if len(known) == len(ages) else None
 
@@ -54,10 +54,10 @@ def limit_seconds(configured: float, cycle_seconds: float) -> float:
 class UnhandledTrend:
     """Judges the age of the oldest unhandled message over time.
 
-    The age grows by a second per second, and drops with each commit. So the lowest ages in windows of one cycle are
-    compared. The age counts as falling once the lower of the last two lows is two windows below the highest low of
-    `_MEMORY` windows. It no longer counts as falling once the lows have grown by a window, or have fallen too slowly
-    for `_MEMORY` windows.
+    The age grows by a second per second, and drops with each commit. So lows are compared: the lowest ages in windows
+    of one cycle. The age counts as falling once the lower of the last two lows is under the highest low of `_MEMORY`
+    windows by the length of two windows. This ends once the lows have grown by the length of a window, or fallen too
+    slowly for `_MEMORY` windows.
     """
 
     def __init__(self, hold_seconds: float) -> None:

@@ -52,7 +52,7 @@ class _Query:
 
 
 class Queries:
-    """The state of an application's queries, from Spark's progress reports, which may lack a field. For one thread."""
+    """The state of queries, from Spark's progress reports, in which any field may be missing. For one thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -73,7 +73,7 @@ class Queries:
             self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
     def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
-        """Counts the last batch, and, by their offsets, the rows of earlier batches that Spark no longer shows."""
+        """Counts the last batch, and batches whose reports were never seen, with their rows computed from offsets."""
         batch_id = progress.get("batchId")
         if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
             return
@@ -110,7 +110,7 @@ class Queries:
         return set(self.positions())
 
     def positions(self) -> dict[Partition, int]:
-        """Returns the end offsets of the last finished batches; the lower one if two queries read a partition."""
+        """Returns where each query's last finished batch ended; if two queries read a partition, the lower offset."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():
@@ -165,7 +165,7 @@ def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def offsets_of(offsets: object) -> dict[Partition, int]:
-    """Parses offsets such as `{"orders": {"0": 17}}`, in some Spark versions a text. Returns {} if malformed."""
+    """Parses offsets such as `{"orders": {"0": 17}}`, in some Spark versions JSON text. Returns {} if malformed."""
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)

@@ -57,7 +57,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Returns queries that read from another cluster than `own`. Lists with a common server mean the same cluster."""
+    """Returns the queries that read another cluster than that of the servers `own`. Server lists of one cluster share a
+    server. If all queries have the same list, none is elsewhere: `own` may be other addresses of their cluster."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -124,7 +125,8 @@ class ShadowGroup:
         self._all_since = time.monotonic()
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commits changed positions; returns the group's offsets, None while it has members. Raises KafkaError."""
+        """Commits changed positions; returns all committed offsets. While the group has members, returns None and
+        commits nothing. Raises KafkaError."""
         from kafka.errors import KafkaError
 
         try:

@@ -1,4 +1,4 @@
-"""Log offsets of all partitions that answer. kafka-python's admin client fails with any partition's first error."""
+"""Log offsets of partitions whose leader answers. kafka-python's admin client fails if one of the partitions fails."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ QUESTION_SECONDS = 20.0
 def answered_offsets(
     admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
-    """Asks for the offsets of all partitions at once, and leader by leader if that fails. Also returns the reason for
-    each partition that did not answer. Blocks. Raises KafkaError if no partition answers."""
+    """Returns the offsets of partitions, and for each other partition the reason why it has none. Asks for all at once;
+    if that fails, by leader, then one by one. Blocks. Raises KafkaError if no partition answers."""
     from kafka.errors import KafkaError
 
     try:

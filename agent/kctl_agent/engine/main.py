@@ -120,7 +120,7 @@ class Guests:
 
 
 def held_port() -> socket.socket:
-    """Binds a loopback port where only processes of this user may also listen (SO_REUSEPORT)."""
+    """Reserves a loopback port, on which only processes of this user can listen (SO_REUSEPORT)."""
     held = socket.socket()
     try:
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
@@ -132,7 +132,6 @@ def held_port() -> socket.socket:
 
 
 def _free(guest: _Guest) -> None:
-    """Frees what a guest has left in the JVM. If one step fails, continues with the next."""
     started = time.monotonic()
     queries: list[Any] = []
     _tried(guest, guest.server.shutdown)
@@ -145,7 +144,7 @@ def _free(guest: _Guest) -> None:
 
 
 def _remove_listener(guest: _Guest) -> None:
-    """Removes the session's event bus, which Spark never removes from its listeners."""
+    """Removes the session's event bus from the listeners of Spark's context, because Spark never does."""
     streams = guest.session.streams()
     field = streams.getClass().getDeclaredField("listenerBus")
     field.setAccessible(True)

@@ -1,4 +1,4 @@
-"""Clean-up that clients of kafka-python 3.0.12 do not do themselves. The caller imports kafka-python."""
+"""Clean-up that clients of kafka-python 3.0.12 do not do themselves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -24,8 +24,8 @@ def forget_coordinators(admin: Any) -> None:
 def take_up_forgotten_join(consumer: Any) -> None:
     """Resumes a join that outlasts a poll: kafka-python 3.0.12 forgets such a join. Call it before each poll.
 
-    - If new metadata caused the join, the leader's own assignment makes `need_rejoin` false, and the result is never
-      awaited. Heartbeats stay off, so the member is evicted for ever.
+    - If new metadata caused the join, the leader's own assignment makes `need_rejoin` false, and the join's result is
+      never awaited. Heartbeats stay off, so the group evicts the member, which never rejoins.
     - If the join ends between two polls, the next poll starts another join instead of taking the result, so all members
       rejoin. Two members whose polls are far apart can keep each other from reading for ever.
     """
@@ -42,7 +42,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
 
 
 class _EndedJoin:
-    """A future that already has its value, so that `BaseCoordinator.join_group_async` does not await it."""
+    """An ended join that counts as running, because `BaseCoordinator.join_group_async` would replace an ended one."""
 
     is_done = False
 

@@ -30,7 +30,7 @@ _ADVICE: Final = (
 
 
 def describe(error: BaseException, what: str, servers: str) -> str:
-    """Says in one sentence what could not be done, why, where and what to do. `servers` are the bootstrap servers."""
+    """Describes in one sentence what failed, why, where and what to do. `servers` are the bootstrap servers."""
     classes = {each.__name__ for each in type(error).__mro__}
     if not classes.isdisjoint(_TIMEOUTS):
         where = f"the Kafka brokers at {servers}"

@@ -1,5 +1,5 @@
-"""Starts a kctl process with settings from the first line of stdin. Log and agent socket start before anything that may
-hang.
+"""Starts a kctl process with settings from the first line of stdin. The log and the agent's socket start before
+anything that may hang.
 
 Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start as configured, or a worker was fenced; 1 any other
 reason. The log ends with the reason.
@@ -101,8 +101,8 @@ def leave(code: int) -> NoReturn:
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Logs a traceback. The level is DEBUG if the error is `expected` or its message explains it, but ERROR if the
-    user's module raised at import."""
+    """Logs a traceback, at DEBUG if the error is `expected` or its message suffices, otherwise at ERROR. An error that
+    the user's module raised at import is always logged at ERROR."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)

@@ -9,7 +9,7 @@ _of = threading.local()
 
 
 def begin(seconds: float) -> tuple[float, float]:
-    """Sets this thread's deadline. Pass the result to `go_on` in a helper thread."""
+    """Sets this thread's deadline. A helper thread passes the result to `go_on` to share the deadline."""
     _of.seconds, _of.at = seconds, time.monotonic() + seconds
     return _of.seconds, _of.at
 
@@ -25,6 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether a step of `seconds` may begin: it ends before the deadline, or half of the whole time is left."""
+    """Whether a step of up to `seconds` may begin: if so much time is left, or at least half of the whole time."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

@@ -56,7 +56,7 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Retries `step` through outages; after a stop request, tries once. Raises Stopped, and other errors of `step`."""
+    """Runs `step`; repeats it in an outage, or raises Stopped if a stop is requested. Raises other errors of `step`."""
     tries = 0
     while True:
         try:

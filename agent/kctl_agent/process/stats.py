@@ -79,8 +79,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records a trouble of a part. Until this part `works`, `why` is shown as the last error: at once if the
-        trouble is grave, otherwise if it lasts."""
+        """Records a trouble of a part. Until `works` is called for this part, `why` is shown as the last error: at once
+        if the trouble is grave, otherwise after `GRACE_SECONDS`."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -161,7 +161,7 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Counts the storage in a thread, so that a hang does not delay snapshots. The age of the count shows a hang."""
+    """Counts the storage's contents in a thread. A hang does not delay snapshots, but shows in the age of the count."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
@@ -213,7 +213,6 @@ class StoringStats(ProcessStats):
             self._count_now.clear()
 
     def _count(self) -> None:
-        """Counts the storage. A bug in kctl or a storage must not end the thread."""
         try:
             self._storage_stats = self._storage.stats()
             stored = counted(self._storage.identity, self._storage_stats)
@@ -234,7 +233,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Counts recent dead letters if the number of dead letters has changed, because the count costs a query."""
+        """Counts recent dead letters, which costs a query, only if the number of all dead letters has changed."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()

@@ -1,4 +1,4 @@
-"""Ends a process on request, and with its master. Dumps the stacks of a hung process."""
+"""Ends a process on request, and when its master ends. Dumps the stacks of a hung process."""
 
 import ctypes
 import faulthandler
@@ -40,7 +40,7 @@ class StopRequest:
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Calls `stop` when the master is gone, in another thread or a signal handler. Main thread only.
+    """Calls `stop`, in another thread or a signal handler, when the master is gone. Call it in the main thread.
 
     The end of stdin shows that the master has ended. If another process has inherited the pipe, stdin does not end, but
     the kernel sends SIGTERM (PR_SET_PDEATHSIG) when the thread that started this process ends. So a master starts

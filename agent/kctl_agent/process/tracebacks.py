@@ -45,7 +45,7 @@ def place_of(error: BaseException) -> str:
 
 
 def indented(sentence: str, trace: str) -> str:
-    """Joins a sentence and an indented trace, which a log reader cannot take for another entry."""
+    """Joins a sentence and a trace, indented so that a log reader does not take its lines for entries."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 

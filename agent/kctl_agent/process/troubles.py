@@ -31,7 +31,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records a trouble. Returns whether to log it, which is true once for each trouble."""
+        """Records a trouble. Returns whether to log it now: once for each trouble, after `grace_seconds`."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -45,7 +45,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the outage that began first, but the engine's before all others, since it may have caused them."""
+        """Returns the engine's outage, since it may have caused the others; otherwise the one that began first."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
