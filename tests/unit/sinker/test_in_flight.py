@@ -70,10 +70,7 @@ def test_a_journal_names_what_a_dead_sinker_had_handled_and_what_was_in_flight(
     claim = claimed()
     journal.open(claim)
     for note in notes:
-        if note == "begin":
-            journal.begin()
-        else:
-            journal.end(note == "done")
+        journal.begin() if note == "begin" else journal.end(note == "done")
 
     left = Journal(tmp_path / "in-flight").left_behind()
 
