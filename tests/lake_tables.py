@@ -20,19 +20,16 @@ from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.storage.lake.table_storage import LakeBatch
 from kctl_agent.storage.selection import Selection
+from tests import table_conformance
 from tests.conformance.given import TOPIC_ID
-from tests.table_conformance import DEAD_LETTER_SCHEMA, GROUP, dead_rows, write
+from tests.table_conformance import DEAD_LETTER_SCHEMA, GROUP, ROW, TYPES, dead_rows, write
 
 __all__ = ["GROUP", "TOPIC_ID"]
 
 TP = ("t", 0)
 NOW = datetime.now(UTC)
-FIELDS: tuple[tuple[str, Any], ...] = (
-    ("topic", "string"),
-    ("partition", "integer"),
-    ("offset", "long"),
-    ("timestamp", "timestamp"),
-)
+COLUMNS = ROW.remove(ROW.get_field_index("value"))
+FIELDS: tuple[tuple[str, Any], ...] = tuple((column.name, TYPES[column.type]) for column in COLUMNS)
 
 
 def schema(*fields: tuple[str, object]) -> str:
@@ -74,14 +71,7 @@ def reported(folder: Folder, rows: int) -> Written:
 
 
 def rows(offsets: Sequence[int]) -> pa.Table:
-    return pa.table(
-        {
-            "topic": pa.array(["t"] * len(offsets), pa.string()),
-            "partition": pa.array([0] * len(offsets), pa.int32()),
-            "offset": pa.array(offsets, pa.int64()),
-            "timestamp": pa.array([at * 1_000 for at in offsets], pa.timestamp("us", "UTC")),
-        }
-    )
+    return pa.Table.from_pylist(table_conformance.rows(TP, offsets), COLUMNS)
 
 
 def offsets(path: Path) -> list[int]:
