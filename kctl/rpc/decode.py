@@ -6,7 +6,7 @@ Decoding 10,000 partitions takes 6.5 ms of CPU time, instead of 22 ms with dicts
 
 import json
 from collections.abc import Iterator
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from functools import cache, reduce
 from operator import or_
 from threading import Lock
@@ -70,12 +70,11 @@ def as_struct(kind: type[T], *, array_like: bool = False, **types: Any) -> type[
     with _MAKING:
         _bound(cast(Any, kind))
     hints = get_type_hints(kind, include_extras=True) | types
-    declared = [(each.name, hints[each.name], *_default(each)) for each in fields(cast(Any, kind))]
+    declared = [
+        (each.name, hints[each.name], *(() if each.default is MISSING else (each.default,)))
+        for each in fields(cast(Any, kind))
+    ]
     return cast(type[T], msgspec.defstruct(kind.__name__, declared, frozen=True, gc=False, array_like=array_like))
-
-
-def _default(declared: Field[Any]) -> tuple[Any, ...]:
-    return () if declared.default is MISSING else (declared.default,)
 
 
 def _decoder(kind: Any) -> msgspec.json.Decoder[Any]:

@@ -107,16 +107,16 @@ def with_describe(commands: Mapping[str, AgentCommand]) -> dict[str, AgentComman
     table = dict(commands)
 
     def answer(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-        document: JsonObject = encoded(MethodsReply(tuple(_described(each) for _, each in sorted(table.items()))))
+        methods = (
+            Method(each.method, name, each.summary, each.params, each.deadline_ms, each.changes)
+            for name, each in sorted(table.items())
+        )
+        document: JsonObject = encoded(MethodsReply(tuple(methods)))
         return document
 
     summary = QUESTIONS["describe"].summary
     table["describe"] = AgentCommand("describe", answer, summary, deadline_ms=1000)
     return table
-
-
-def _described(command: AgentCommand) -> Method:
-    return Method(command.method, command.name, command.summary, command.params, command.deadline_ms, command.changes)
 
 
 def _ping(snapshot: Snapshot, _params: JsonObject, now: float, taken_at: float | None = None) -> JsonObject:

@@ -112,32 +112,24 @@ class WorkerStats(StoringStats):
             view, member = sources.watcher.view, sources.member.info
             self._batch_started_at = sources.pipeline.batch_started_at
             common, partitions = self._common("worker"), self._partitions(sources, view, member.generation)
-            names = tuple(Assigned(each.topic, each.partition) for each in partitions)
-            paused = self._inbox.paused
-            return replace(
-                common,
-                replies=(
-                    *common.replies,
-                    replace(member, worker=self._name, partitions=names),
-                    PartitionsReply(partitions),
-                    None if view.brokers is None else BrokersReply(view.brokers),
-                    None if view.topics is None else TopicsReply(view.topics),
-                ),
-                not_read=frozenset(
-                    tp
-                    for tp in ((each.topic, each.partition) for each in partitions)
-                    if tp in self._left_out or tp in self._isolated or is_paused(paused, *tp)
-                ),
-                worker=replace(
-                    common.worker,
-                    query_id=sources.pipeline.query_id,
-                    last_error=common.worker.last_error or self._throttled_by or self._what_is_not_read(),
-                    left_out=tuple(
-                        UnreadPartition(tp.topic, tp.partition, why) for tp, why in sorted(self._left_out.items())
-                    ),
-                    isolated=tuple(each for _, each in sorted(self._isolated.items())),
-                ),
+            tps, paused = [(each.topic, each.partition) for each in partitions], self._inbox.paused
+            unread = {*self._left_out, *self._isolated}
+            replies = (
+                replace(member, worker=self._name, partitions=tuple(Assigned(*tp) for tp in tps)),
+                PartitionsReply(partitions),
+                None if view.brokers is None else BrokersReply(view.brokers),
+                None if view.topics is None else TopicsReply(view.topics),
             )
+            left_out = [UnreadPartition(tp.topic, tp.partition, why) for tp, why in sorted(self._left_out.items())]
+            worker = replace(
+                common.worker,
+                query_id=sources.pipeline.query_id,
+                last_error=common.worker.last_error or self._throttled_by or self._what_is_not_read(),
+                left_out=tuple(left_out),
+                isolated=tuple(each for _, each in sorted(self._isolated.items())),
+            )
+            not_read = frozenset(tp for tp in tps if tp in unread or is_paused(paused, *tp))
+            return replace(common, replies=(*common.replies, *replies), not_read=not_read, worker=worker)
 
     def _what_is_not_read(self) -> str | None:
         reasons = {tp: f"offset {each.offset}: {each.why}" for tp, each in self._isolated.items()} | dict(

@@ -82,9 +82,6 @@ class Commits:
         self._changed_at = time.monotonic()
         self.refused: dict[TopicPartition, _Refused] = {}
 
-    def found(self, offsets: Offsets) -> None:
-        self.known = dict(offsets)
-
     def due(self, positions: Offsets) -> dict[TopicPartition, int]:
         return {tp: position for tp, position in positions.items() if self.known.get(tp) != position}
 

@@ -99,7 +99,7 @@ class QueryStart:
     def _commit_first(
         self, decided: Decided, readable: frozenset[TopicPartition]
     ) -> dict[TopicPartition, type[KafkaError]]:
-        first = decided.first_commits(readable)
+        first = {tp: start.offset for tp, start in decided.starts.items() if tp in readable and start.must_commit}
         if not first:
             return {}
         refused = self._membership.commit(first)

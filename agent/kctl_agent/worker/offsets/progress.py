@@ -61,7 +61,7 @@ class ReadProgress:
         self.epochs.began({tp: at.seen for tp, at in found.items()})
         committed = {tp: at.committed for tp, at in found.items() if at.committed is not None}
         others = {tp: at for tp, at in self.commits.known.items() if tp in assigned and tp not in found}
-        self.commits.found({**others, **committed})
+        self.commits.known = others | committed
 
     def reached(self, ends: Mapping[TopicPartition, int]) -> None:
         self._reached = {**self._reached, **ends}

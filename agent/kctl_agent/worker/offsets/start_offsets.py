@@ -1,7 +1,7 @@
 """Start offsets of a query: asks brokers and storage, decides by `positions`, sets the stored offsets."""
 
 import socket
-from collections.abc import Collection, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 
 from kafka import TopicPartition
@@ -34,9 +34,6 @@ class Decided:
     @property
     def moves(self) -> list[tuple[TopicPartition, Moved]]:
         return [(tp, moved) for tp, start in sorted(self.starts.items()) for moved in start.moved]
-
-    def first_commits(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return {tp: self.starts[tp].offset for tp in partitions if self.starts[tp].must_commit}
 
     def source(self, tp: TopicPartition) -> KafkaSource:
         start, before = self.starts[tp], self.stored_offsets.get(tuple(tp))

@@ -35,7 +35,6 @@ from kctl_agent.storage.lake.dead_letters.selection import (
     than,
 )
 from kctl_agent.storage.lake.delta.log import own_file
-from kctl_agent.storage.lake.delta.offsets import dead_letter_owner
 from kctl_agent.storage.lake.delta.table import Overtaken
 from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.lake.table_storage import LakeBatch, Move, TableStorage
@@ -119,7 +118,7 @@ class DeadLetterTable(DeadLetterStore):
         """Binds the dead letters' stored offsets to the main table; returns the dead-letter table's id. With another
         main table, these stored offsets start again."""
         owner = self._lake.owner
-        return self.storage.bind(dead_letter_owner(owner.group, batch.table_id, owner.cluster_id))
+        return self.storage.bind(Binding(f"{owner.group} {batch.table_id}", owner.cluster_id))
 
     def dead_page(
         self,

@@ -24,11 +24,6 @@ def claim_id(owner: Binding, tp: TopicPartition) -> str:
     return f"{app_id(owner, tp)}/claim"
 
 
-def dead_letter_owner(group: str, table_id: str, cluster_id: str | None) -> Binding:
-    """Returns the owner of the dead letters' own stored offsets, which start again with another main table."""
-    return Binding(f"{group} {table_id}", cluster_id)
-
-
 def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
     """Returns owner and partition of a name that `app_id` made; None for other names."""
     prefix, *parts = name.split("/")
