@@ -160,8 +160,7 @@ class Requeues:
         with self._dead.table.latest() as table:
             messages, _ = count(table, numbered(self.owner, state.stored, state.requested))
         self._commit(state, CANCELLED, state.requested)
-        with suppress(RequeueTaken):  # a worker has finished it
-            self._finish(self._state())
+        self._finish_now()
         return messages
 
     def next(self) -> RequeueBatch | None:
@@ -217,6 +216,10 @@ class Requeues:
         done = numbered(self.owner, 0, state.stored).sql
         self._dead.table.rewrite(lambda table: int(table.delete(done)["num_deleted_rows"]))
 
+    def _finish_now(self) -> None:
+        with suppress(RequeueTaken):  # another process has finished it
+            self._finish(self._state())
+
     def _unnumber(self, above: int, up_to: int) -> None:
         if above >= up_to:
             return
@@ -271,7 +274,7 @@ class Requeues:
             batch.discard()  # each try would leave its files
             raise
         forget(self._lake.folder, batch.folder.name)
-        self._finish(self._state())
+        self._finish_now()
         forget(self._dead.folder, batch.kept_folder.name)
         return PutBack(batch.messages, sum(file.rows for file in files), sum(file.rows for file in kept))
 

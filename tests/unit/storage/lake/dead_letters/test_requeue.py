@@ -17,7 +17,14 @@ from deltalake.schema import PrimitiveType
 
 from kctl_agent.storage.base import StorageUnusable, TableRefused
 from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
-from kctl_agent.storage.lake.dead_letters.requeue import BatchNotStored, PutBack, RequeueBatch, Requeues, RequeueTaken
+from kctl_agent.storage.lake.dead_letters.requeue import (
+    BatchNotStored,
+    PutBack,
+    RequeueBatch,
+    Requeues,
+    RequeueState,
+    RequeueTaken,
+)
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 from kctl_agent.storage.lake.delta import files
 from kctl_agent.storage.lake.delta.batch_plans import BatchPlan
@@ -282,6 +289,23 @@ def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetter
     assert command.requeue_dead() == 4
     assert put_back(table) == PutBack(4, 4, 0)
     assert (dead(table), offsets(path)) == ([], DEAD)
+
+
+def test_another_process_may_finish_a_requeue_or_its_cancellation(
+    table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    finish = Requeues._finish
+
+    def overtaken(requeues: Requeues, state: RequeueState) -> None:
+        finish(requeues, state)
+        finish(requeues, state)
+
+    monkeypatch.setattr(Requeues, "_finish", overtaken)
+    table.requeue_dead(Selection(offset_to=101))
+
+    assert put_back(table, {101}) == PutBack(2, 1, 1)
+    assert (table.requeue_dead(), table.cancel_requeued()) == (4, 4)
+    assert (dead(table), offsets(path)) == (DEAD[1:], [100])
 
 
 @pytest.mark.parametrize(
