@@ -9,15 +9,8 @@ from urllib.parse import unquote, urlsplit
 from kctl.config.clusters import checkpoint_mistakes
 from kctl.config.forms import size_bytes
 from kctl.config.sections import Config
-from kctl.errors import ConfigError
 
 KAFKA_COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
-
-
-def check_together(config: Config) -> None:
-    """Rejects settings that do not fit together. Raises ConfigError with one mistake per line."""
-    if found := mistakes(config):
-        raise ConfigError("\n".join(found))
 
 
 def mistakes(config: Config) -> list[str]:

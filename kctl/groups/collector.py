@@ -16,7 +16,7 @@ from kctl.checkpoints.watcher import CheckpointWatcher
 from kctl.config.clusters import CheckpointSection
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.errors import ConfigError, KctlError
-from kctl.groups.known_groups import KnownGroups, NameFilter, bounded, detail_of, fits
+from kctl.groups.known_groups import KnownGroups, bounded, detail_of, fits, name_filter
 from kctl.groups.snapshot import NOTHING_KNOWN, Clusters, ClusterSnapshot, GroupColumns, GroupSnapshot
 from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.connection import ClusterConnection
@@ -54,8 +54,8 @@ class ClusterCollector:
         exporter, status, excluded = collected.exporter, collected.status, collected.excluded
         checkpoints = collected.checkpoints
         try:
-            wants = NameFilter(exporter.groups, exporter.groups_except)
-            wants_topic = NameFilter(exporter.topics, exporter.topics_except)
+            wants = name_filter(exporter.groups, exporter.groups_except)
+            wants_topic = name_filter(exporter.topics, exporter.topics_except)
             self._reads_committed = fits(exporter.read_committed)
             self._detail_of = detail_of(exporter.without_partitions, exporter.without_topics)
         except ValueError as error:

@@ -296,13 +296,9 @@ def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
     return lru_cache(_KEPT_NAMES)(lambda name: expression.fullmatch(name) is not None)
 
 
-class NameFilter:
-    def __init__(self, allow: Sequence[str] = ("*",), deny: Sequence[str] = ()) -> None:
-        self._allows_all = "*" in allow
-        self._allows, self._denies = fits(allow), fits(deny)
-
-    def __call__(self, name: str) -> bool:
-        return (self._allows_all or self._allows(name)) and not self._denies(name)
+def name_filter(allow: Sequence[str], deny: Sequence[str]) -> Callable[[str], bool]:
+    allows_all, allows, denies = "*" in allow, fits(allow), fits(deny)
+    return lambda name: (allows_all or allows(name)) and not denies(name)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

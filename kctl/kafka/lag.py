@@ -55,12 +55,13 @@ def read_lag(
             known = _share_starts(connection, group)
             if only is not None and not isinstance(known, KctlError):
                 known = {key: known.get(key, Committed(None)) for key in only}
-        problem = known if isinstance(known, KctlError) else _unknown(group, known)
-        if problem is not None or isinstance(known, KctlError):
-            problems.append(problem or group.error or KctlError(f"group {name} is not known"))
-            continue
-        held = [key for key in _holders(group) if topics is None or key[0] in topics]
-        shown[name] = dict.fromkeys(held, Committed(None)) | known
+        if isinstance(known, KctlError):
+            problems.append(known)
+        elif group.error is not None and all(each.offset is None for each in known.values()):
+            problems.append(group.error)
+        else:
+            held = [key for key in _holders(group) if topics is None or key[0] in topics]
+            shown[name] = dict.fromkeys(held, Committed(None)) | known
     partitions = sorted({key for known in shown.values() for key in known})
     if topics is None and partitions:
         topics = topics_of(connection.metadata(sorted({topic for topic, _ in partitions})))
@@ -73,11 +74,6 @@ def _share_starts(connection: ClusterConnection, group: Group) -> dict[Partition
     if group.coordinator is None:
         return group.error or KctlError(f"group {group.group} has no coordinator")
     return share_starts(connection, {group.coordinator: [group.group]})[group.group]
-
-
-def _unknown(group: Group, known: dict[Partition, Committed]) -> KctlError | None:
-    has_offsets = any(each.offset is not None for each in known.values())
-    return None if group.error is None or has_offsets else group.error
 
 
 def _holders(group: Group) -> dict[Partition, Member]:
@@ -94,17 +90,10 @@ def _rows(group: Group, known: dict[Partition, Committed], ends: dict[Partition,
     rows = []
     for key in sorted(known):
         mine, end, holder = known[key], ends[key], holders.get(key)
-        rows.append(
-            LagRow(
-                group.group,
-                *key,
-                mine.offset,
-                end.offset,
-                lag_of(mine.offset, end.offset) if mine.lag is None else mine.lag,
-                None if holder is None else holder.member_id,
-                None if holder is None else holder.host.removeprefix("/"),
-                None if holder is None else holder.client_id,
-                mine.error or end.error,
-            )
-        )
+        lag = lag_of(mine.offset, end.offset) if mine.lag is None else mine.lag
+        row = LagRow(group.group, *key, mine.offset, end.offset, lag, error=mine.error or end.error)
+        if holder is not None:
+            host = holder.host.removeprefix("/")
+            row = row._replace(consumer_id=holder.member_id, host=host, client_id=holder.client_id)
+        rows.append(row)
     return rows

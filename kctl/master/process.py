@@ -66,7 +66,7 @@ class ProcessLog:
 
     def rotate(self) -> int:
         with self._lock:
-            removed = rotate(self.path)
+            removed = rotate(self.path, LOG_LIMIT_BYTES)
             self._start = max(0, self._start - removed)
             return removed
 
@@ -103,12 +103,11 @@ class LogRotation:
                 log.info("action=log_rotated log=%s bytes=%d", each.path.name, removed)
 
 
-def rotate(path: Path, limit_bytes: int | None = None) -> int:
+def rotate(path: Path, limit_bytes: int) -> int:
     """Moves all but the last lines of a large log to NAME.log.1 while processes append; returns the bytes moved. A
     line may span both files. If it raises OSError, nothing is lost."""
-    limit = LOG_LIMIT_BYTES if limit_bytes is None else limit_bytes
     try:
-        if os.lstat(path).st_size <= limit:
+        if os.lstat(path).st_size <= limit_bytes:
             return 0
         file = os.fdopen(open_regular(path, os.O_RDWR), "r+b", buffering=0)
     except FileNotFoundError:
@@ -119,7 +118,7 @@ def rotate(path: Path, limit_bytes: int | None = None) -> int:
         copy = path.with_name(path.name + ".1.new")
         try:
             os.fdatasync(file.fileno())  # otherwise the collapse does it, while all writers wait
-            _copy(file, copy, max(0, end - _FLOOD_LIMITS * limit), end)
+            _copy(file, copy, max(0, end - _FLOOD_LIMITS * limit_bytes), end)
             copy.replace(rotated(path))
         finally:
             copy.unlink(missing_ok=True)

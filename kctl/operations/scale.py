@@ -6,8 +6,8 @@ import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from kctl.config.rules import check_together
-from kctl.errors import OperationRefused
+from kctl.config.rules import mistakes
+from kctl.errors import ConfigError, OperationRefused
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, OnOne, Report
 from kctl.master.restart import SupervisionState
 from kctl_agent.errors import PathError
@@ -60,7 +60,8 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Do
     config, supervisor = context.config, context.supervisor
     for kind, count in wanted.items():
         config = replace(config, **{kind: replace(getattr(config, kind), count=count)})
-    check_together(config)
+    if found := mistakes(config):
+        raise ConfigError("\n".join(found))
     names, kinds = supervisor.names, {_KINDS[kind] for kind in wanted}
     kept = [each for each in names if supervisor.process(each).launch.kind not in kinds]
     chosen = [each for kind, count in wanted.items() for each in _chosen(supervisor, _KINDS[kind], count)]

@@ -28,7 +28,6 @@ from kctl_agent.rpc.params import check_bounds
 _SHORT = {"topic": ("-t",), "partition": ("-p",)}
 """The same short options as in `kctl kafka`."""
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
-_KEYS = ("topic", "partition", "from", "to", "skipped", "again")
 _COLUMNS = columns("topic >partition >from >to >skipped >again")
 """The columns of a seek; `again` is how many offsets will be handled a second time."""
 _WAIT = Option(("--wait",), "wait for the outcome and show progress; otherwise print the id", "flag")
@@ -153,7 +152,7 @@ def _confirmed(plan: dict[str, Any]) -> str:
 
 
 def _table(seek: dict[str, Any]) -> list[str]:
-    return render(_COLUMNS, [[row[key] for key in _KEYS] for row in seek["result"]["rows"]])
+    return render(_COLUMNS, [[row[each.heading] for each in _COLUMNS] for row in seek["result"]["rows"]])
 
 
 def _stack(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argparse.Namespace) -> None:

@@ -166,23 +166,21 @@ def _cancelled(fleet: Config) -> str:
 
 
 def _clear(options: argparse.Namespace, env: Mapping[str, str]) -> None:
-    echo(_cleared(load_fleet(options, env), selection(options), yes=options.yes))
-
-
-def _cleared(fleet: Config, selection: Selection, *, yes: bool) -> str:
+    fleet, chosen = load_fleet(options, env), selection(options)
     if fleet.storage.kind.is_table:
         raise UsageError('storage.mode is "lake": rows go into a table, which has no queue')
     with opened(fleet) as storage:
-        if not yes:
-            chosen = selection.of_blocks()
-            partitions = [p for p in storage.stats().partitions if chosen.takes_partition(p.topic, p.partition)]
+        if not options.yes:
+            blocks = chosen.of_blocks()
+            partitions = [p for p in storage.stats().partitions if blocks.takes_partition(p.topic, p.partition)]
             count = sum(p.pending + p.delayed for p in partitions)
             if count == 0:
-                return "no messages wait"
+                echo("no messages wait")
+                return
             confirm(f"Remove {number_of(count, 'message')} (waiting) of {storage.identity} for good?")
-        with operation(fleet_log(fleet), "storage clear", {"what": "pending"} | selection.named) as running:
-            running.text = f"{number_of(storage.clear(selection), 'message')} removed"
-    return running.text
+        with operation(fleet_log(fleet), "storage clear", {"what": "pending"} | chosen.named) as running:
+            running.text = f"{number_of(storage.clear(chosen), 'message')} removed"
+    echo(running.text)
 
 
 COMMAND = CommandGroup(

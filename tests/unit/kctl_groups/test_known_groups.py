@@ -9,7 +9,7 @@ import pytest
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.groups.advising import GroupAdvisers
 from kctl.groups.collector import ClusterCollector, CollectedCluster
-from kctl.groups.known_groups import KnownGroups, NameFilter, bounded, detail_of, fits
+from kctl.groups.known_groups import KnownGroups, name_filter, bounded, detail_of, fits
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.kafka.client.access import plain
 from kctl.kafka.groups import ListedGroup
@@ -188,7 +188,7 @@ def test_a_pattern_is_a_glob_or_between_slashes_a_regular_expression(patterns: l
 
 
 def test_names_are_denied_detailed_and_rejected_by_their_patterns() -> None:
-    wanted = NameFilter(["payments-*", "billing"], ["*-us"])
+    wanted = name_filter(["payments-*", "billing"], ["*-us"])
     assert [name for name in NAMES if wanted(name)] == ["payments-eu", "billing"]
     with pytest.raises(ValueError, match="unterminated"):
         fits(["/(/"])
