@@ -128,8 +128,7 @@ class FleetSnapshot:
     has_own_storage: bool = False
 
     def reduced(self, command: str) -> Reduced[Any]:
-        found: Reduced[Any] = self.kept.get(command) or getattr(self, command)
-        return found
+        return self.kept.get(command) or getattr(self, command)
 
     @property
     def partitions(self) -> PartitionRows:

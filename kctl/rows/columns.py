@@ -134,8 +134,7 @@ class PartitionColumns:
 
     @property
     def age_seconds(self) -> Reals:
-        ages: Reals = np.round(self.now - self.at, 6)
-        return ages
+        return np.round(self.now - self.at, 6)
 
     def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
         """Returns columns for the partitions `names`. `rows` has each one's row in these columns, or -1 if it has
@@ -181,8 +180,7 @@ class PartitionColumns:
         ages = np.full(len(has_any), None, np.object_)
         if has_any.any():
             ages[has_any] = np.maximum.reduceat(self.age_seconds, bounds[:-1][has_any])
-        found: list[float | None] = ages.tolist()
-        return found
+        return ages.tolist()
 
     def rows(self, part: slice = slice(None)) -> Iterator[PartitionRow]:
         return map(PartitionRow, *self._values(_FIELDS, part))

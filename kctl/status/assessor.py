@@ -103,8 +103,7 @@ class Assessor:
         return Assessments(AssessmentColumns(self._hysteresis.status, held, judged, owners, *columns))
 
     def _allowed(self, names: Names) -> Ints:
-        found: Ints = names.spread(np.array([self._allowed_lag_of(name) for name in names.groups], np.int64))
-        return found
+        return names.spread(np.array([self._allowed_lag_of(name) for name in names.groups], np.int64))
 
     def _choose(self, rows: Rows) -> None:
         for each in (self._history, self._hysteresis, self._processed):

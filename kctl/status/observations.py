@@ -87,8 +87,7 @@ class Observations:
         """Returns when each log ended at offset `end`, interpolated. `end` is between the first and the newest end."""
         row = self.below(self.end, rows, end) - 1
         (at, first), (next_at, last) = ((self.at[each, rows], self.end[each, rows]) for each in (row, row + 1))
-        found: Reals = at + (next_at - at) * (end - first) / (last - first)
-        return found
+        return at + (next_at - at) * (end - first) / (last - first)
 
     def below(self, column: NDArray[Any], rows: Rows, values: NDArray[Any]) -> Numbers:
         """Counts each partition's rows, except the newest, where `column` is at most the value in `values`."""

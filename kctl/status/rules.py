@@ -77,10 +77,7 @@ def kept_seconds(cycle: Reals) -> Reals:
 
 def is_blind(seen: History, owners: Owners, rules: StatusRules, now: float) -> Bools:
     """Whether the newest offsets are too old for a judgement."""
-    found: Bools = now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds) + owners.seconds(
-        "interval_seconds"
-    )
-    return found
+    return now - seen.newest.at > min(rules.window_seconds, rules.blind_seconds) + owners.seconds("interval_seconds")
 
 
 class _Case(NamedTuple):

@@ -9,7 +9,7 @@ import pytest
 from kctl.config.sections import ExporterSection, StatusSection
 from kctl.groups.advising import GroupAdvisers
 from kctl.groups.collector import ClusterCollector, CollectedCluster
-from kctl.groups.known_groups import KnownGroups, name_filter, bounded, detail_of, fits
+from kctl.groups.known_groups import KnownGroups, bounded, detail_of, fits, name_filter
 from kctl.groups.snapshot import Clusters, ClusterSnapshot, GroupSnapshot
 from kctl.kafka.client.access import plain
 from kctl.kafka.groups import ListedGroup
