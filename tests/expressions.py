@@ -1,7 +1,10 @@
-"""Every PromQL expression: of dashboards, as Grafana would send it, and of rules."""
+"""Every PromQL expression, of dashboards as Grafana would send it and of rules, with its metrics, matchers and labels;
+Prometheus checks the syntax.
+"""
 
 import json
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,11 @@ TABLE = {
         for part in ("_bucket", "_sum", "_count")
     },
 }
+
+_SELECTOR = re.compile(r"\b((?:kctl_|cluster_group:)[\w:]+|up)\b(?:\{([^}]*)\})?(\[[^\]]*\])?")
+_MATCHER = re.compile(r'(\w+)\s*(=~|!~|!=|=)\s*"([^"]*)"')
+_GROUPING = re.compile(r"\b(?:by|on|without|ignoring|group_left|group_right)\s*\(([^)]*)\)")
+_AGGREGATION = re.compile(r"\b(sum|max|min|count|avg)\b(?!_)\s*(?:by\s*\(([^)]*)\))?")
 
 
 def of_dashboards(rate_interval: str) -> dict[str, str]:
@@ -51,3 +59,35 @@ def paging() -> set[str]:
     """Alerts that page someone."""
     found = (rule for group in rules()["groups"] for rule in group["rules"] if "alert" in rule)
     return {rule["alert"] for rule in found if rule["labels"]["severity"] == "critical"}
+
+
+@dataclass(frozen=True)
+class Selector:
+    metric: str
+    matchers: dict[str, str]
+    """Label to operator and value, such as `=~"$cluster"`."""
+    window: str
+    """Such as `[5m]`, or empty."""
+
+
+def selectors(expression: str) -> list[Selector]:
+    return [
+        Selector(
+            match[1],
+            {label: f'{how}"{value}"' for label, how, value in _MATCHER.findall(match[2] or "")},
+            match[3] or "",
+        )
+        for match in _SELECTOR.finditer(_GROUPING.sub("by ()", expression))
+    ]
+
+
+def labels(expression: str) -> set[str]:
+    """Every label in matchers and groupings."""
+    grouped = {name.strip() for names in _GROUPING.findall(expression) for name in names.split(",")}
+    return (grouped | {label for one in selectors(expression) for label in one.matchers}) - {""}
+
+
+def aggregations(expression: str) -> list[list[str]]:
+    """The labels that each aggregation groups by; an empty list if it names none."""
+    found = _AGGREGATION.findall(re.sub(r'"[^"]*"', '""', expression))
+    return [[name.strip() for name in names.split(",")] if names else [] for _, names in found]

@@ -14,10 +14,13 @@ from unittest.mock import patch
 from kctl.cli.command import Command, CommandGroup
 from kctl.cli.entry import tree
 from kctl.cli.help import page
+from kctl.exporter import METRICS
+from kctl.exporter.metric import CLUSTER, GROUP, PARTITION, Metric
 from kctl.operations import COMMANDS as OPERATIONS
-from tests import configuration_page, errors_page, metrics_page, proof, rpc_page
+from tests import configuration_page, errors_page, proof, rpc_page
 from tests.acceptance.host_bench import HOST_PROBLEMS, HostsBench
 from tests.acceptance.outages import CHANGES, PROBLEMS
+from tests.configuration_page import entry
 
 
 def _commands() -> list[str]:
@@ -34,6 +37,35 @@ def _sections(node: Command | CommandGroup, path: str) -> Iterator[str]:
         for each in node.commands:
             if each.name not in OPERATIONS:
                 yield from _sections(each, f"{path} {each.name}")
+
+
+_HEADINGS = {
+    PARTITION: "Partitions",
+    (*GROUP, "topic"): "Topics",
+    (*GROUP, "worker"): "Workers and sinkers",
+    GROUP: "Groups and fleets",
+    CLUSTER: "Clusters, with all their groups",
+}
+"""Headings by the first labels of their metrics; a metric belongs to the first heading that matches."""
+
+
+def _metrics() -> list[str]:
+    """The metrics by their labels."""
+    return ["".join(map(_metrics_of, _HEADINGS))]
+
+
+def _metrics_of(labels: tuple[str, ...]) -> str:
+    rows = "".join(_metric(metric, labels) for metric in METRICS if _home(metric) == labels)
+    return f"\n## {_HEADINGS[labels]}\n\nLabels: {', '.join(map('`{}`'.format, labels))}.\n\n{rows}"
+
+
+def _home(metric: Metric) -> tuple[str, ...]:
+    return next(labels for labels in _HEADINGS if metric.labels[: len(labels)] == labels)
+
+
+def _metric(metric: Metric, labels: tuple[str, ...]) -> str:
+    more = ",".join(metric.labels[len(labels) :])
+    return entry(f"`{metric.name}{f'{{{more}}}' if more else ''}`: {metric.sentence}") + "\n"
 
 
 def _problems() -> list[str]:
@@ -64,7 +96,7 @@ PARTS: dict[str, Callable[[], Sequence[str]]] = {
     "command-line.md": _commands,
     "configuration.md": lambda: [configuration_page.reference()],
     "errors.md": errors_page.tables,
-    "metrics.md": lambda: [metrics_page.reference()],
+    "metrics.md": _metrics,
     "problems.md": _problems,
     "proof.md": lambda: ["\n\n".join(proof.sections())],
     "rpc.md": lambda: [rpc_page.reference()],

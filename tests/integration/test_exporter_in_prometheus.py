@@ -15,10 +15,9 @@ from kctl.exporter.metric import GroupValue, OfCluster, OfGroup, PartitionColumn
 from tests.conftest import eventually
 from tests.consumers import member
 from tests.exporters import Exporter, running_exporter
-from tests.expressions import RULES_FILE, alerts, of_dashboards
+from tests.expressions import RULES_FILE, alerts, of_dashboards, selectors
 from tests.meanwhile import Meanwhile
 from tests.prometheus import Prometheus
-from tests.promql import selectors
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 

@@ -14,9 +14,8 @@ from dashboards.build import DASHBOARDS, to_json
 from kctl.cli.command import Command
 from kctl.cli.entry import _walked
 from kctl.master.reduction import COMMANDS
-from tests.expressions import TABLE
+from tests.expressions import TABLE, aggregations, labels, selectors
 from tests.prometheus import require
-from tests.promql import aggregations, labels, selectors
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "prometheus"

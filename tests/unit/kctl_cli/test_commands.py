@@ -78,19 +78,6 @@ def test_kctl_toml_of_the_folder_is_the_default(kctl: Kctl, config: Path, monkey
     assert (asked.code, str(config.parent) in asked.err) == (5, True)
 
 
-@pytest.mark.parametrize("group", ["", "storage", "storage dead", "kafka", "config", "jars"])
-def test_help_cuts_no_summary(group: str, kctl: Kctl, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "80")
-
-    page = kctl(*group.split(), "--help").out
-
-    commands = page.split("ommands:\n")[1].split("\n\n")[0]
-    assert [line for line in commands.splitlines() if line.endswith("...")] == []
-    for name in (line.split()[0] for line in commands.splitlines() if line.startswith("  ") and line[2] != " "):
-        usage = kctl(*group.split(), name, "--help").out.splitlines()[0]
-        assert not any(odd in usage for odd in ("[[", "...]...", "<"))
-
-
 @pytest.mark.parametrize(
     ("words", "given"),
     [

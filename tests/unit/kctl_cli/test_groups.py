@@ -51,10 +51,6 @@ def test_groups_are_listed_the_worst_first_and_chosen_by_name_and_by_glob(kctl: 
     ran = kctl("groups", "--url", url)
 
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.splitlines()[1].split() == [
-        *("payments-eu", "classic", "stable", "1", "9", "2s", "-3.0", "stalled"),
-        *("1", "of", "1", "partitions", "stalled:", "orders-0;", "nothing", "is", "committed"),
-    ]
     assert names(ran.out) == ["payments-eu", "billing", "payments-us"]
 
     assert names(kctl("groups", "--url", url, "payments-*", "--sort", "group").out) == ["payments-eu", "payments-us"]

@@ -21,11 +21,9 @@ A, B = ("orders", 0), ("orders", 1)
 class ScriptedReader:
     def __init__(self, *polls: ClusterReading | Exception | threading.Event) -> None:
         self.polls = list(polls)
-        self.threads: set[str] = set()
         self.is_closed = False
 
     def read(self) -> ClusterReading:
-        self.threads.add(threading.current_thread().name)
         poll = self.polls.pop(0)
         if isinstance(poll, threading.Event):
             poll.wait(60)

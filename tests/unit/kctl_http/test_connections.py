@@ -50,11 +50,6 @@ async def secured(certificate: Path) -> AsyncIterator[Secured]:
         yield Secured(server, ssl.create_default_context(cafile=str(certificate)))
 
 
-def address_of(server: HttpServer) -> tuple[str, int]:
-    host, port = server.url.rpartition("/")[2].split(":")
-    return host, int(port)
-
-
 async def until(condition: Callable[[], bool]) -> None:
     await asyncio.to_thread(eventually, condition, 10)
 
@@ -172,7 +167,8 @@ async def test_a_body_that_is_still_to_come_is_not_waited_for_and_one_that_is_re
 async def test_a_connection_closed_with_a_little_unread_is_cut(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(BoundedProtocol, "unread_seconds", 0.5)
     async with serving(source_of(snapshot())) as server:
-        with socket.create_connection(address_of(server)) as unread:
+        url = httpx.URL(server.url)
+        with socket.create_connection((url.host, url.port)) as unread:
             await until(lambda: len(server.connections) == 1)
             [connection] = server.connections
             assert isinstance(connection, BoundedProtocol)

@@ -21,6 +21,7 @@ from kctl_agent.storage.base import DeadLetterStore, Progress, StorageUnusable, 
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.selection import EVERYTHING, Selection
+from tests.conformance.dead import TRACE
 from tests.fleet_snapshot import TOKEN, serving, snapshot, source_of
 from tests.stranger import needs_root
 from tests.unit.kctl_http.raw_requests import status_for_nobody
@@ -28,11 +29,6 @@ from tests.unit.kctl_http.raw_requests import status_for_nobody
 READ_TOKEN = "0123456789abcdef-read"
 ACCESS = AccessRights(tokens=(Token(TOKEN, "ann", may_act=True), Token(READ_TOKEN)))
 BEARER = {"authorization": f"Bearer {TOKEN}"}
-TRACE = """the handler shop:handle raised KeyError: 'id' on t-1 offsets 0..4 (5 messages)
-Traceback (most recent call last):
-  File "/srv/app/shop.py", line 7, in handle
-    orders[order["id"]] = order
-KeyError: 'id'"""
 PATHS = ("", "/groups", "/export", "/1", "/", "?limit=5")
 
 

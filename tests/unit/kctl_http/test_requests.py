@@ -2,9 +2,11 @@ import asyncio
 import base64
 import json
 import logging
+import resource
+import socket
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import asdict, replace
 from functools import cache
 from itertools import product
@@ -31,7 +33,6 @@ from kctl_agent.rpc.messages import Request
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 from tests.fleet_snapshot import TOKEN, TOKENS, healthy, serving, snapshot, source_of
-from tests.idle_sockets import idle_sockets
 from tests.scratch_storage import ScratchStorage
 from tests.stranger import needs_root
 from tests.unit.kctl_http import raw_requests
@@ -123,6 +124,31 @@ async def test_refusals_are_counted_by_code_and_a_header_that_decides_may_come_o
         answer = await answer_to(server.url, LOCAL, name + b": http://evil.example", name + b": http://localhost")
 
         assert status(answer) == 400, name
+
+
+_BACKLOG = 4000
+"""Connections that one listener keeps without a descriptor: one fewer than the default of `net.core.somaxconn`."""
+_SPARE = 500
+
+
+@contextmanager
+def idle_sockets(count: int) -> Iterator[None]:
+    """Idle TCP sockets on loopback, as on a machine with many clients. Both ends count, but only one takes a
+    descriptor, because no listener accepts them."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < count // 2 + _SPARE:
+        pytest.skip(f"this user may open {hard} files only (ulimit -Hn)")
+    with ExitStack() as opened:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        clients = opened.enter_context(ExitStack())
+        # Closed first, which resets the connections, so that no port stays in TIME_WAIT.
+        listeners = opened.enter_context(ExitStack())
+        for number in range(count // 2):
+            if number % _BACKLOG == 0:
+                listener = listeners.enter_context(socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG))
+            clients.enter_context(socket.create_connection(listener.getsockname()))
+        yield
 
 
 @pytest.mark.shows("requests without a token block the event loop below 10 ms with 18,000 sockets on the host")

@@ -20,7 +20,7 @@ from kctl.status import Assessment, Assessor, Owner, Status, StatusRules
 from kctl.status.owners import Owners
 from kctl_agent.replies.workers import SinkerStats
 from kctl_agent.rpc.commands import COMMANDS as OF_AGENTS
-from tests.fleet_snapshot import TAKEN_AT, UNIX, snapshot
+from tests.fleet_snapshot import TAKEN_AT, UNIX, history_of, snapshot
 from tests.partitions import Row, assessments_of, columns_of
 from tests.replies import NOBODY, outcome_of, parsed, reply_of
 from tests.served_groups import cluster, group
@@ -123,9 +123,7 @@ def test_memory_is_bounded(partitions: int, most_bytes: float, metrics: int) -> 
     snapshots = [*growing(partitions)]
     tracemalloc.start()
     try:
-        history = FleetHistory()
-        for each in snapshots:
-            history.add(each)
+        history = history_of(*snapshots)
         used, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

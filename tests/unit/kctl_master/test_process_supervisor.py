@@ -6,17 +6,17 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 import kctl.master.process
 import kctl.master.process_supervisor
 from kctl.errors import OperationUnknown
-from kctl.master.health import HealthRules
+from kctl.master.health import HealthRules, judge
 from kctl.master.process import Process, kill_session, session_members
 from kctl.master.process_supervisor import SupervisionPolicy
 from kctl.master.restart import Cause, RestartPolicy, SupervisionState
@@ -26,19 +26,6 @@ from tests.processes import until
 from tests.unit.kctl_master.conftest import QUICK, SLOW_PINGS, UP, Fleet
 
 SLOW = RestartPolicy(backoff_min_seconds=60, backoff_max_seconds=60, stable_seconds=60)
-
-
-def calls(monkeypatch: pytest.MonkeyPatch, name: str) -> Callable[[], int]:
-    called = itertools.count(1)
-    last = [0]
-    function = getattr(kctl.master.process_supervisor, name)
-
-    def counted(*arguments: object) -> object:
-        last[0] = next(called)
-        return function(*arguments)
-
-    monkeypatch.setattr(kctl.master.process_supervisor, name, counted)
-    return lambda: last[0]
 
 
 async def test_the_last_error_goes_at_once_when_a_process_was_started_by_request(tmp_path: Path) -> None:
@@ -91,16 +78,17 @@ async def test_a_failure_inside_a_process_supervisor_ends_the_supervisor_and_the
 
 
 async def test_an_answer_to_anyone_is_a_heartbeat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    judged = calls(monkeypatch, "judge")
+    judged = Mock(wraps=judge)
+    monkeypatch.setattr(kctl.master.process_supervisor, "judge", judged)
     fleet = Fleet(tmp_path, UP, rules=HealthRules(ping_timeout_seconds=0.5))
     async with fleet.running():
         fleet.silent.add("worker-0")
         fleet.supervisor.on_heartbeats(
             {"worker-0": PingReply(fleet[0].pid or 0), "guest": PingReply(1)}, time.monotonic() + 60
         )
-        asked, before = fleet.asked, judged()
+        asked, before = fleet.asked, judged.call_count
 
-        await until(lambda: judged() >= before + 50)
+        await until(lambda: judged.call_count >= before + 50)
 
         assert fleet.asked == asked, "in more than a second, twice the time after which silence is unhealthy"
         assert fleet[0].state == "running"
