@@ -1,12 +1,8 @@
-from collections.abc import Iterator
 from dataclasses import replace
-from itertools import zip_longest
 from math import isnan, nan
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from kctl.rows.columns import ABSENT
 from kctl.rows.partitions import ResetPolicy
@@ -57,9 +53,11 @@ def test_trouble_is_not_over_because_nothing_is_seen_any_more() -> None:
 
     stale = [each._replace(age_seconds=120.0) for each in rows]
     found = assessor.assess(stale, lambda _: READER, 209.0, 1209.0)
+    [alone] = assessor.assess(stale[1:], lambda _: READER, 209.5, 1209.5)
     gone = assessor.assess([row(0, None, 9)._replace(reset=ResetPolicy.NONE)], lambda _: READER, 210.0, 1210.0)
 
     assert [each.status for each in found] == [Status.STALLED, Status.UNKNOWN]
+    assert alone.status is Status.UNKNOWN, "the trouble of a partition that is gone is not another's"
     assert found[0].reason == "not seen to be over: the last offsets are 120 s old"
     assert gone[0].status is Status.UNKNOWN, "that its offset is gone is known"
 
@@ -216,31 +214,6 @@ def test_an_open_transaction_is_trouble_when_it_has_lasted(seconds: float | None
         assert of_group(rows, each).reason.startswith(f"2 of 2 partitions {status}: orders-0, orders-1; 2400 {words}")
 
 
-WAYS = st.lists(
-    st.tuples(
-        st.integers(0, 40),  # so many polls
-        st.integers(-3, 30),  # of commits
-        st.integers(-2, 30),  # and arrivals
-        st.integers(0, 3),  # and removals
-        st.sampled_from([None, 0, 1, 2]),  # members
-        st.sampled_from(["seen", "seen", "unseen", "uncommitted", "absent"]),
-    ),
-    min_size=1,
-    max_size=5,
-)
-
-
-def steps_of(ways: list[tuple[int, int, int, int, int | None, str]]) -> Iterator[tuple[Row | None, Owner]]:
-    start, committed, end, age = 0, 100, 100, 0.0
-    for polls, commits, arrivals, removals, members, how in ways:
-        for _ in range(polls):
-            committed, end, start = max(committed + commits, 0), max(end + arrivals, 0), min(start + removals, end)
-            age = age + 10.0 if how == "unseen" else 0.0
-            seen = None if how == "uncommitted" else committed
-            found = Row("orders", 0, start, seen, None, end, None, None, None, age, ResetPolicy.NONE)
-            yield None if how == "absent" else found, Owner(None, None, None, members=members)
-
-
 def test_growth_is_measured_again_while_nothing_changes() -> None:
     """The assessor may not reuse a judgement: growth changes when the last commit leaves the window."""
     assessor, now, committed, end = RowAssessor(), 0.0, 100, 100
@@ -261,22 +234,6 @@ def test_growth_is_measured_again_while_nothing_changes() -> None:
     assert found[3:5] == [(Status.OK, 0.073), (Status.OK, -2.0)]
     assert set(found[10:23]) == {(Status.REWIND, 0.0)}
     assert found[23:] == [(Status.STOPPED, 0.0), (Status.STOPPED, 0.025)]
-
-
-@settings(max_examples=3)
-@given(st.lists(WAYS, min_size=2, max_size=5))
-def test_partitions_do_not_affect_each_other(all_ways: list[list[tuple[int, int, int, int, int | None, str]]]) -> None:
-    together, alone = RowAssessor(), [RowAssessor() for _ in all_ways]
-    nobody: tuple[Row | None, Owner] = (None, Owner(None))
-    for poll, steps in enumerate(zip_longest(*map(steps_of, all_ways), fillvalue=nobody)):
-        at = 10.0 * poll
-        rows = [found._replace(partition=n) for n, (found, _) in enumerate(steps) if found is not None]
-
-        found = together.assess(rows, lambda each, steps=steps: steps[each.partition][1], at, at)  # type: ignore[misc]
-
-        for n, (one, owner) in enumerate(steps):
-            expected = alone[n].assess([] if one is None else [one], lambda _, owner=owner: owner, at, at)  # type: ignore[misc]
-            assert [each for each, row in zip(found, rows, strict=True) if row.partition == n] == [*expected]
 
 
 @pytest.mark.shows("a partition with messages in the storage is not `idle`; its reason has their number")
