@@ -27,9 +27,6 @@ def test_what_is_not_known_is_absent_and_never_zero() -> None:
     samples = page(snapshot())
 
     assert samples.of("kctl_consumer_lag", "partition") == {("0",): 6, ("1",): 6}
-    assert samples.of("kctl_consumer_committed_offset", "partition") == {("0",): 4, ("1",): 4}
-    assert samples.of("kctl_consumer_position_offset", "partition") == {("0",): 4, ("1",): 4, ("2",): 4}
-    assert samples.of("kctl_partition_end_offset", "partition") == {("0",): 10, ("1",): 10}
     assert samples.of("kctl_storage_messages", "state") == {("pending",): 7, ("processing",): 0}
     assert samples.of("kctl_group_behind_transaction") == {}
     assert page(replace(snapshot(), kafka_lag=LagTotals(None))).of("kctl_group_lag") == {}

@@ -106,22 +106,18 @@ def error_of(answer: httpx.Response) -> tuple[int, str]:
 @pytest.mark.shows("every reader sees class and count of dead letters, and never an error's text")
 @pytest.mark.shows("reading dead letters over HTTP needs an operations token, on loopback too")
 async def test_reading_needs_the_token_that_may_act_except_for_classes_without_text(client: httpx.AsyncClient) -> None:
-    for path in PATHS:
-        url = f"{client.base_url}dead-letters{path}"
-        password = httpx.BasicAuth("anybody", TOKEN)
-        async with httpx.AsyncClient(timeout=10) as stranger:
+    reading = {"authorization": f"Bearer {READ_TOKEN}"}
+    async with httpx.AsyncClient(timeout=10, base_url=client.base_url) as stranger:
+        for url in (f"dead-letters{path}" for path in PATHS):
             without = await stranger.get(url)
-            reader = await stranger.get(url, headers={"authorization": f"Bearer {READ_TOKEN}"})
+            reader = await stranger.get(url, headers=reading)
             wrong = await stranger.get(url, headers={"authorization": "Bearer 0123456789abcdef-wrong"})
-            by_password = await stranger.get(url, auth=password)
+            by_password = await stranger.get(url, auth=httpx.BasicAuth("anybody", TOKEN))
 
-        assert error_of(without) == error_of(wrong) == error_of(by_password) == (401, "unauthorized"), path
-        assert error_of(reader) == (403, "not_allowed"), path
-
-    url = f"{client.base_url}dead-letter-classes"
-    async with httpx.AsyncClient(timeout=10) as stranger:
-        without = await stranger.get(url)
-        reader = await stranger.get(url, headers={"authorization": f"Bearer {READ_TOKEN}"})
+            assert error_of(without) == error_of(wrong) == error_of(by_password) == (401, "unauthorized"), url
+            assert error_of(reader) == (403, "not_allowed"), url
+        without = await stranger.get("dead-letter-classes")
+        reader = await stranger.get("dead-letter-classes", headers=reading)
 
     assert error_of(without) == (401, "unauthorized")
     shown = reader.json()["rows"]
@@ -262,7 +258,8 @@ async def test_as_many_messages_as_were_seen_are_requeued(client: httpx.AsyncCli
     assert [(each.block.partition, each.offset) for each in bench.storage.dead()] == [(0, 0), (0, 1), (1, 0)]
     assert bench.storage.stats().pending == 4
     *_, begun, ended = bench.logged
-    assert (begun["operation"], begun["state"]) == ("dead letters requeue", "running")
+    assert (begun["operation"], begun["state"], begun["ended_at"]) == ("dead letters requeue", "running", None)
+    assert (ended["id"], ended["state"], ended["started_at"]) == (begun["id"], "done", begun["started_at"])
     assert (begun["by"], begun["via"]) == ("http token ann", "http")
     assert ended["text"] == "4 of 4 dead letters requeued"
     assert ended["params"] == {"line": "shop.py:7", "offset_from": 1, "count": 4}
