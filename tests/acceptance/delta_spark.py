@@ -10,13 +10,16 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalake import DeltaTable
+
+from kctl_agent.spark.conf import use_this_python
+from tests.conftest import BRIEF_JVM
+from tests.delta_jars import delta_jars
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +32,8 @@ CONF = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # tasks of a VACUUM, else 10,000
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",  # so that the plan is the one that ran, with its metrics
+    "spark.sql.shuffle.partitions": "1",
+    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -65,12 +70,7 @@ class DeltaSpark:
         return self
 
     def __exit__(self, *_: object) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        with suppress(BrokenPipeError):
-            self._process.stdin.close()
-        self._process.wait(60)
+        self._process.communicate(timeout=60)
 
     def sql(self, statement: str) -> Found:
         """The statement's result. Raises DeltaRefused."""
@@ -103,11 +103,17 @@ def plain(value: Any) -> Any:
 
 def delta_session(folder: Path) -> SparkSession:
     """Runs one task at a time, and writes only inside the folder."""
-    from tests.acceptance.lone_spark import lone_session
-    from tests.delta_jars import delta_jars
+    from pyspark.sql import SparkSession
 
-    class_path = ":".join(map(str, delta_jars()))
-    return lone_session(folder, {"spark.driver.extraClassPath": class_path, **CONF})
+    use_this_python()
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    places = {
+        "spark.driver.extraClassPath": ":".join(map(str, delta_jars())),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} {BRIEF_JVM}",
+        "spark.local.dir": str(folder),
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+    }
+    return SparkSession.builder.master("local[1]").config(map=CONF | places).getOrCreate()
 
 
 def _answer(spark: SparkSession, statement: str) -> dict[str, Any]:

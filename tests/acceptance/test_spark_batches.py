@@ -1,21 +1,28 @@
 """Each message of a batch becomes a row or a dead letter, however the transform marks it, and each Avro value as it is
 read by fastavro; otherwise nothing is stored or removed: batches of Spark, without Kafka."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.acceptance.lone_spark import found_by
 from tests.acceptance.requeued_rows import MANY
 from tests.servers.schema_registry import guid_of
 
 pytestmark = pytest.mark.timeout(600)
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
 def outcomes(shared_dir: Path) -> Any:
-    return found_by("spark_batches.py", shared_dir)
+    """The stderr of the script is the test's."""
+    command = [sys.executable, Path(__file__).with_name("spark_batches.py"), shared_dir]
+    env = {**os.environ, "PYTHONPATH": str(ROOT)}
+    return json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)
 
 
 @pytest.fixture

@@ -40,10 +40,9 @@ def isolated(fleet: Fleet) -> list[dict[str, Any]]:
 @pytest.mark.long
 @pytest.mark.parametrize(("partitions", "bad"), [(6, 2), (40, 8), (40, 20), (100, 12)])
 def test_good_partitions_are_read_within_90_seconds_and_each_bad_one_is_named_until_its_record_is_stepped_over(
-    make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch, partitions: int, bad: int
+    make_fleet: MakeFleet, monkeypatch: pytest.MonkeyPatch, partitions: int, bad: int
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(short_dir / "never"))
     fleet = make_fleet(
         workers=1, partitions=partitions, workers_more='transform = "tests.acceptance.transforms:chokes"'
     )
@@ -98,7 +97,6 @@ def test_a_record_that_cannot_be_read_becomes_a_dead_letter_also_where_sparks_ow
     make_fleet: MakeFleet, short_dir: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest, mode: str
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT), prepend=os.pathsep)
-    monkeypatch.setenv("KCTL_CHOKES_UNTIL", str(short_dir / "never"))
     storage = lake(short_dir / "orders") if mode == "lake" else ""
     if mode == "redis":
         storage = f'mode = "redis"\nurl = "{request.getfixturevalue("redis_server").url}"'

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -11,19 +9,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 POISON = b"poison"
-
-
-def slow(frame: DataFrame) -> DataFrame:
-    """Its executor waits at a partition's first record until the file `KCTL_SLOW_UNTIL` exists."""
-
-    def hold(batches: Iterator[Any]) -> Iterator[Any]:
-        for batch in batches:
-            if 0 in batch.column("offset").to_pylist():
-                while not os.path.exists(os.environ["KCTL_SLOW_UNTIL"]):
-                    threading.Event().wait(0.05)
-            yield batch
-
-    return frame.mapInArrow(hold, frame.schema)
 
 
 def drops_offsets(frame: DataFrame) -> DataFrame:
@@ -70,11 +55,11 @@ def shuffles(frame: DataFrame) -> DataFrame:
 
 
 def chokes(frame: DataFrame) -> DataFrame:
-    """Fails in the executor at a record that asks for it, until the file `KCTL_CHOKES_UNTIL` exists."""
+    """Fails in the executor at a record that asks for it."""
 
     def check(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
-            if POISON in batch.column("value").to_pylist() and not os.path.exists(os.environ["KCTL_CHOKES_UNTIL"]):
+            if POISON in batch.column("value").to_pylist():
                 raise ValueError("the price of order 7 is no number")
             yield batch
 

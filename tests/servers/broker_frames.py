@@ -7,7 +7,7 @@ import struct
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 Fields = Mapping[str, Any]
 """A message by kafka-python's field names; structs are mappings, arrays of structs lists of mappings."""
@@ -77,20 +77,14 @@ def response_frame(request: Any, fields: Fields) -> bytes:
     return frame
 
 
-class _Address(NamedTuple):
-    host: str
-    port: int
-
-
 def metadata_fields(
     brokers: Mapping[int, str], leaders: Mapping[str, Sequence[int]], wanted: Iterable[str] | None = None
 ) -> Fields:
     """Fields of a Metadata response: `brokers` maps numbers to HOST:PORT, `topics` names to partition leaders (-1:
     none). With `wanted` only these topics, UNKNOWN_TOPIC_OR_PARTITION for missing ones."""
-    addresses = {node: _address(text) for node, text in brokers.items()}
     names = list(leaders) if wanted is None else list(wanted)
     return {
-        "brokers": [{"node_id": node, **address._asdict(), "rack": None} for node, address in addresses.items()],
+        "brokers": [{"node_id": node, **_address(text), "rack": None} for node, text in brokers.items()],
         "cluster_id": "scripted",
         "controller_id": next(iter(brokers), -1),
         "topics": [_topic(name, leaders.get(name)) for name in names],
@@ -152,6 +146,6 @@ def _topic(name: str, leaders: Sequence[int] | None) -> Fields:
     }
 
 
-def _address(text: str) -> _Address:
+def _address(text: str) -> Fields:
     host, _, port = text.rpartition(":")
-    return _Address(host, int(port))
+    return {"host": host, "port": int(port)}

@@ -18,25 +18,19 @@ _START_TIMEOUT_SECONDS = 120.0
 
 
 class KafkaCluster:
-    """Brokers 1, 2, …; a majority must run. Each dies with the thread that started it, so start all from one that lives
+    """Brokers 1, 2 and 3; two must run. Each dies with the thread that started it, so start all from one that lives
     long enough."""
 
-    def __init__(self, directory: Path, brokers: int = 3, properties: Mapping[str, str] | None = None) -> None:
+    def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         """`properties` apply to every broker and override ours."""
-        ports = free_ports(2 * brokers)
-        self.ports = {n: (ports[2 * n - 2], ports[2 * n - 1]) for n in range(1, brokers + 1)}
-        replicas = str(min(3, brokers))
+        ports = free_ports(6)
+        self.ports = {n: (ports[2 * n - 2], ports[2 * n - 1]) for n in (1, 2, 3)}
         shared = {
             "controller.quorum.voters": ",".join(f"{n}@127.0.0.1:{ports[1]}" for n, ports in self.ports.items()),
-            "default.replication.factor": replicas,
-            **dict.fromkeys(
-                (
-                    "offsets.topic.replication.factor",
-                    "transaction.state.log.replication.factor",
-                    "share.coordinator.state.topic.replication.factor",
-                ),
-                replicas,
-            ),
+            "default.replication.factor": "3",
+            "offsets.topic.replication.factor": "3",
+            "transaction.state.log.replication.factor": "3",
+            "share.coordinator.state.topic.replication.factor": "3",
             "controlled.shutdown.enable": "false",
             "replica.lag.time.max.ms": "5000",
             "log.cleaner.enable": "false",

@@ -32,17 +32,13 @@ class GroupPartition:
     lag: int | None
     consumer_id: str | None
     host: str | None
-    client_id: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The row of `--describe --state`; `assignment_strategy` is None without members, and for kinds of groups without a
-    strategy."""
+    """The row of `--describe --state`."""
 
-    coordinator: str
     coordinator_id: int
-    assignment_strategy: str | None
     state: str
     members: int
 
@@ -68,14 +64,13 @@ class DescribedGroup:
 def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
     """Partitions with a committed offset or a member, sorted. Raises KctlError if the group does not exist."""
     # Consumer and client ids may have spaces; a topic never does, and a host begins with a slash.
-    row = _row_pattern(group, r"(\S+)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+(\d+|-)\s+(.+?)\s+(/\S*|-)\s+(.+)")
+    row = _row_pattern(group, r"(\S+)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+(\d+|-)\s+(.+?)\s+(/\S*|-)\s+.+")
     partitions = []
     for line in _run(bootstrap_servers, "--group", group, "--describe", "--offsets").splitlines():
         if match := row.fullmatch(line.rstrip()):
-            topic, partition, *offsets, consumer_id, host, client_id = match.groups()
+            topic, partition, *offsets, consumer_id, host = match.groups()
             current, end, lag = map(_number, offsets)
-            member = _text(consumer_id), _text(host), _text(client_id)
-            partitions.append(GroupPartition(topic, int(partition), current, end, lag, *member))
+            partitions.append(GroupPartition(topic, int(partition), current, end, lag, _text(consumer_id), _text(host)))
     return sorted(partitions, key=lambda it: (it.topic, it.partition))
 
 
@@ -86,11 +81,10 @@ def describe_state(bootstrap_servers: str, group: str) -> GroupState:
 
 
 def _state(group: str, output: str) -> GroupState:
-    row = _row_pattern(group, r"(\S+)\s+\((\d+)\)\s+(?:(\S+)\s+)?(\S+)\s+(\d+)")
+    row = _row_pattern(group, r"\S+\s+\((\d+)\)\s+(?:\S+\s+)?(\S+)\s+(\d+)")  # with or without a strategy
     for line in output.splitlines():
         if match := row.fullmatch(line.rstrip()):
-            coordinator, coordinator_id, strategy, state, members = match.groups()
-            return GroupState(coordinator, int(coordinator_id), _text(strategy or "-"), state, int(members))
+            return GroupState(int(match[1]), match[2], int(match[3]))
     raise KctlError(f"Kafka's tool printed no state of group {group}: {output.strip()}")
 
 
@@ -135,27 +129,13 @@ def _newer_partition(
     """The leader epoch comes before a share group's offset and after a streams group's."""
     offset = second if kind == "share" else first
     numbers = _number(offset), _number(end or "-"), _number(lag)
-    return GroupPartition(topic, int(partition), *numbers, consumer_id=None, host=None, client_id=None)
+    return GroupPartition(topic, int(partition), *numbers, consumer_id=None, host=None)
 
 
-def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int) -> dict[int, int]:
-    """Resets a topic's committed offsets to `"earliest"`, `"latest"` or an offset; returns the new ones by partition.
-
-    `topic` may name partitions as the tool does: `topic:0,1`. The group must have no members. Raises KctlError with the
-    tool's own reason.
-    """
+def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int) -> None:
+    """Resets a topic's committed offsets to `"earliest"`, `"latest"` or an offset. The group must have no members."""
     target = ["--to-offset", str(to)] if isinstance(to, int) else [f"--to-{to}"]
-    output = _run(
-        bootstrap_servers, "--group", group, "--reset-offsets", "--topic", topic, *target, "--execute"
-    )  # "Assignments can only be reset if the group … is inactive" comes with exit code 0
-    row = _row_pattern(group, r"\S+\s+(\d+)\s+(\d+)")
-    matches = [row.fullmatch(line.rstrip()) for line in output.splitlines()]
-    return dict(sorted((int(match[1]), int(match[2])) for match in matches if match))
-
-
-def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]:
-    """The command line of the tool. Raises JarsMissing and JavaMissing."""
-    return kafka_command(_CONSUMER, "--bootstrap-server", bootstrap_servers, *arguments)
+    _run(bootstrap_servers, "--group", group, "--reset-offsets", "--topic", topic, *target, "--execute")
 
 
 def _run(bootstrap_servers: str, *arguments: str, tool: str = _CONSUMER) -> str:

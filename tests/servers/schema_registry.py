@@ -28,7 +28,7 @@ from kctl.demo.kafka_broker import free_ports
 from kctl.jars.ivy import fetch_jars
 from kctl.jars.java import java_command
 from kctl.jars.lock import jars_dir, parse_lock
-from tests.conftest import eventually
+from tests.conftest import BRIEF_JVM, eventually
 from tests.meanwhile import serving
 
 START_SECONDS = 120.0
@@ -67,13 +67,7 @@ class SchemaRegistry:
     def start(self) -> None:
         """Starts it; after `kill` with the same port, and the same schemas under the same ids."""
         home = _unpacked()
-        java = [
-            str(java_command()),
-            "-Xmx300m",
-            "-XX:TieredStopAtLevel=1",
-            "-XX:+UseSerialGC",
-            f"-Duser.home={self._folder}",
-        ]
+        java = [str(java_command()), "-Xmx300m", *BRIEF_JVM.split(), f"-Duser.home={self._folder}"]
         options = [f"-Dquarkus.http.port={self.port}", "-Dquarkus.http.host=127.0.0.1"]
         with (self._folder / "registry.log").open("wb") as log:
             self._process = subprocess.Popen(
