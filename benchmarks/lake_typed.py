@@ -44,7 +44,7 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from kctl_agent.worker.query.lake_put import COLUMNS, LakePut
 from kctl_agent.worker.query.put import BatchRange
 from kctl_agent.worker.query.typed_rows import TypedRows
-from tests.acceptance.lone_spark import lone_session
+from tests.acceptance.delta_spark import lone_session
 from tests.servers.schema_registry import SchemaRegistry, framed
 
 if TYPE_CHECKING:

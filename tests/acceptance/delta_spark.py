@@ -32,8 +32,6 @@ CONF = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",  # tasks of a VACUUM, else 10,000
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.adaptive.enabled": "false",  # so that the plan is the one that ran, with its metrics
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
 
@@ -101,19 +99,21 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
 
 
-def delta_session(folder: Path) -> SparkSession:
+def lone_session(folder: Path, conf: Mapping[str, str]) -> SparkSession:
     """Runs one task at a time, and writes only inside the folder."""
     from pyspark.sql import SparkSession
 
     use_this_python()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    places = {
-        "spark.driver.extraClassPath": ":".join(map(str, delta_jars())),
-        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} {BRIEF_JVM}",
+    given = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "1",
         "spark.local.dir": str(folder),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.driver.extraJavaOptions": f"-Djava.io.tmpdir={folder} {BRIEF_JVM}",
+        **conf,
     }
-    return SparkSession.builder.master("local[1]").config(map=CONF | places).getOrCreate()
+    return SparkSession.builder.master("local[1]").config(map=given).getOrCreate()
 
 
 def _answer(spark: SparkSession, statement: str) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def _files_read(frame: DataFrame) -> int | None:
 def main(folder: Path) -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # Delta prints how many files a VACUUM has removed
-    spark = delta_session(folder)
+    spark = lone_session(folder, {"spark.driver.extraClassPath": ":".join(map(str, delta_jars())), **CONF})
     try:
         for line in sys.stdin:
             answers.write(json.dumps(_answer(spark, json.loads(line))) + "\n")

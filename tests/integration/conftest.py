@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from kafka import KafkaAdminClient
 from kafka.errors import CoordinatorLoadInProgressError
 
@@ -203,8 +204,7 @@ def shared_master(broker: KafkaBroker, token: str = "", **sections: dict[str, ob
         surroundings.setenv("XDG_RUNTIME_DIR", folder)
         surroundings.setenv("XDG_STATE_HOME", folder)
         if token:
-            Path(folder, "token").touch(0o600)
-            Path(folder, "token").write_text(token)
+            write_secret(Path(folder, "token"), token)
             sections["http"] = {"token_file": "token"}
         one = Master(config_in(Path(folder), broker, **sections))
         OUTLIVING.add(one.process.pid)
@@ -214,17 +214,13 @@ def shared_master(broker: KafkaBroker, token: str = "", **sections: dict[str, ob
         assert one.stop() == 0
 
 
-def write_config(path: Path, settings: Mapping[str, Mapping[str, object]]) -> Path:
-    path.write_text(
-        "".join(
-            f"[{section}]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in values.items())
-            for section, values in settings.items()
-        )
-    )
+def write_config(path: Path, settings: Mapping[str, object]) -> Path:
+    path.write_text(tomli_w.dumps(settings))
     return path
 
 
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {_toml(item)}" for key, item in value.items()) + "}"
-    return json.dumps(value)
+def write_secret(path: Path, text: str) -> Path:
+    """A file with a token that kctl accepts."""
+    path.touch(0o600)
+    path.write_text(text)
+    return path

@@ -14,7 +14,7 @@ import pytest
 
 from tests.certificates import make_certificate
 from tests.conftest import eventually
-from tests.integration.conftest import TOPIC, Master, write_config
+from tests.integration.conftest import TOPIC, Master, write_config, write_secret
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
@@ -27,12 +27,8 @@ class Fleet:
         self.folder, self.broker = folder, broker
         self.masters: dict[str, Master] = {}
         make_certificate(folder)
-        self.token = folder / "read-token"
-        self.token.write_text("a-token-that-may-only-read\n")
-        self.token.chmod(0o600)
-        self.operations_token = folder / "operations-token"
-        self.operations_token.write_text("hosts: a-token-that-may-act-too\n")
-        self.operations_token.chmod(0o600)
+        self.token = write_secret(folder / "read-token", "a-token-that-may-only-read\n")
+        self.operations_token = write_secret(folder / "operations-token", "hosts: a-token-that-may-act-too\n")
         self.started: list[Master] = []
 
     @property

@@ -86,7 +86,8 @@ class _Stage:
         fill(storage, count, topic=f"{name}.orders")
         return storage
 
-    def start(self, name: str, *, at_once: int = 500, **sections: Mapping[str, object]) -> Master:
+    def start(self, name: str, *, reads: int = 500, conf: Mapping[str, str] | None = None, **sections: Any) -> Master:
+        """`conf` are settings of the stand-in workers."""
         settings: dict[str, Mapping[str, object]] = {
             "fleet": {"name": "shop"},
             "kafka": {
@@ -98,11 +99,10 @@ class _Stage:
             "workers": {"count": 1, "engine": "own", "backoff_min_seconds": 300.0, "backoff_max_seconds": 300.0},
             "status": {"hold_seconds": 1.0},
             "http": {"port": 0},
-            "spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": str(at_once)},
+            "spark": {"conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": str(reads), **(conf or {})}},
         }
         for section, values in sections.items():
-            place = section.replace("_", ".")
-            settings[place] = {**settings.get(place, {}), **values}
+            settings[section] = {**settings.get(section, {}), **values}
         self.masters[name] = Master(write_config(self.home(name) / "kctl.toml", settings))
         return self.masters[name]
 
@@ -131,7 +131,7 @@ def _begin(stage: _Stage, name: str) -> None:
             stage.start(name)
         case "starting":
             stage.topic(name, each=50)
-            stage.start(name, status={"window_seconds": 3600.0}, spark_conf={"KCTL_TEST_WORKER": "begins"})
+            stage.start(name, status={"window_seconds": 3600.0}, conf={"KCTL_TEST_WORKER": "begins"})
         case "handler-hangs":
             stage.topic(name)
             stage.storage(name, 1700)
@@ -142,12 +142,12 @@ def _begin(stage: _Stage, name: str) -> None:
             stage.start(name, sinkers={**sinkers, "handler": f"{HANDLER}:fifths_die", "max_tries": 1})
         case "stalled":
             stage.topic(name, PARTITIONS, 40)
-            stage.start(name, status={"window_seconds": 2.0}, spark_conf={"KCTL_TEST_SKIPPED": "11"})
+            stage.start(name, status={"window_seconds": 2.0}, conf={"KCTL_TEST_SKIPPED": "11"})
         case "worker-failing":
             stage.topic(name, each=40)
             (stage.home(name) / "worker-1").touch()
             fails = {"KCTL_TEST_WORKER": "dies", "KCTL_TEST_FAULT_FILE": str(stage.home(name) / "NAME")}
-            stage.start(name, workers={"count": 2}, spark_conf=fails)
+            stage.start(name, workers={"count": 2}, conf=fails)
         case "storage-full":
             stage.topic(name, each=40)
             stage.storage(name, 500)
@@ -159,7 +159,7 @@ def _begin(stage: _Stage, name: str) -> None:
             stage.start(name, storage={"mode": "lake", "uri": table.as_uri()})
         case "catching-up":
             _backlog(stage, name)
-            stage.start(name, at_once=2)
+            stage.start(name, reads=2)
 
 
 def _hosts(folder: Path, broker: KafkaBroker, stack: ExitStack) -> State:
@@ -170,7 +170,7 @@ def _hosts(folder: Path, broker: KafkaBroker, stack: ExitStack) -> State:
     topics.create_topic(broker.bootstrap_servers, "hosts.orders", PARTITIONS)
     reads = {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": "500"}
     kafka = {"session_timeout_seconds": 6.0, "topics": ["hosts.orders"], "group": "host-missing"}
-    more: dict[str, Mapping[str, object]] = {"fleet": {"name": "shop"}, "spark.conf": reads, "kafka": kafka}
+    more: dict[str, Mapping[str, object]] = {"fleet": {"name": "shop"}, "spark": {"conf": reads}, "kafka": kafka}
     hosts = ("node-1", "node-2")
     for name in hosts:
         fleet.start(name, more=more)

@@ -7,8 +7,7 @@ names a file, it misbehaves only while that file exists, so that a later incarna
 `boot_failure` exits with 78, `dies` with 1 · `stubborn` ignores SIGTERM · `hangs` stays in a C call that keeps the
 interpreter · `blocks` blocks its main thread; its agent answers · `grows` takes 200 MB more after a second · `stalls`
 finishes no batch · `loads` never reaches its first turn; its agent answers · `begins` stays `starting` · `slow` takes a
-second for the batch that an operation waits for · `writes`, `writes_beside`, `child_writes`: its main thread, another
-thread or its grandchild keeps writing to `KCTL_TEST_FAULT_FILE`
+second for the batch that an operation waits for · `writes` keeps writing to `KCTL_TEST_FAULT_FILE`
 
 With `KCTL_TEST_JOINS` it joins the real group and commits nothing. With `KCTL_TEST_READS` it reads that many messages
 of each partition per half second, except of partition `KCTL_TEST_SKIPPED`, and at most `KCTL_TEST_CAPACITY` per second

@@ -42,7 +42,7 @@ def test_following_the_advice_meets_the_load(times: int, broker: KafkaBroker, ma
         kafka={"topics": [topic], "session_timeout_seconds": 6.0},
         workers={"count": 1, "max_records_per_batch": CAPACITY // 2},
         advice=RULES,
-        **{"spark.conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": "9999", "KCTL_TEST_CAPACITY": str(CAPACITY)}},
+        spark={"conf": {"KCTL_TEST_JOINS": "1", "KCTL_TEST_READS": "9999", "KCTL_TEST_CAPACITY": str(CAPACITY)}},
     )
     producer = Producer(broker.bootstrap_servers, topic, PARTITIONS, times * CAPACITY)
     producer.start()

@@ -13,7 +13,7 @@ import tomli_w
 from kctl.config.load import read_document
 from tests.conftest import eventually
 from tests.exporters import Exporter, Samples, running_exporter
-from tests.integration.conftest import Master
+from tests.integration.conftest import Master, write_secret
 from tests.meanwhile import Meanwhile
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
@@ -122,9 +122,7 @@ def test_tokens_are_rotated_and_a_cluster_with_other_servers_starts_over(reloade
     def status(token: str) -> int:
         return reloaded.exporter.get("/metrics", token)[0]
 
-    tokens = short_dir / "token"
-    tokens.write_text(f"{TOKEN}\n")
-    tokens.chmod(0o600)
+    tokens = write_secret(short_dir / "token", f"{TOKEN}\n")
     assert "http=tokens" in reloaded.reload(more='[http]\nread_token_file = "token"')
     assert (status(TOKEN), status(NEW_TOKEN)) == (200, 401)
     tokens.write_text(f"{NEW_TOKEN}\n")

@@ -20,7 +20,7 @@ from kctl.hosts.roster import Host
 from kctl.kafka.client.access import plain
 from tests.certificates import expire, make_certificate
 from tests.conftest import OUTLIVING, eventually, on_this_machine
-from tests.integration.conftest import TOPIC, Master
+from tests.integration.conftest import TOPIC, Master, write_secret
 from tests.integration.hosts import MISSED_WITHIN, Fleet, fleet
 from tests.meanwhile import serving
 from tests.servers.kafka_broker import KafkaBroker
@@ -154,9 +154,7 @@ def test_an_operation_goes_to_the_host_that_is_meant_and_to_all(trio: Fleet) -> 
 
 
 def test_an_operation_that_hosts_do_not_support_is_rejected_and_changes_nothing(trio: Fleet) -> None:
-    wrong = trio.folder / "wrong-token"
-    wrong.write_text("a-token-that-nobody-knows\n")
-    wrong.chmod(0o600)
+    wrong = write_secret(trio.folder / "wrong-token", "a-token-that-nobody-knows\n")
     trio.start("d", workers=0, token_file=str(wrong), operations_token_file="")
     eventually(partial(trio.knows, "d", *TRIO), what="d does not know all")
     eventually(partial(trio.knows, "a", "d"), what="a does not know d")

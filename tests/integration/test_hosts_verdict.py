@@ -28,7 +28,7 @@ def start(fleet: Fleet, name: str) -> None:
         "status": {"window_seconds": WINDOW_SECONDS, "hold_seconds": 0.2},
         "kafka": {"session_timeout_seconds": 6.0},
         "workers": {"count": 1, "engine": "own", "backoff_min_seconds": 0.1, "backoff_max_seconds": 0.2},
-        "spark.conf": {"KCTL_TEST_JOINS": "1"},
+        "spark": {"conf": {"KCTL_TEST_JOINS": "1"}},
     }
     fleet.start(name, more=more)
 

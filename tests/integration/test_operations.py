@@ -18,7 +18,7 @@ from kctl.config.load import read_document
 from kctl.rpc.client import Reply
 from tests.certificates import make_certificate
 from tests.conftest import eventually
-from tests.integration.conftest import Master, shared_master
+from tests.integration.conftest import Master, shared_master, write_secret
 from tests.servers.kafka_broker import KafkaBroker
 
 ME = pwd.getpwuid(os.getuid()).pw_name
@@ -234,11 +234,8 @@ def test_sighup_rotates_tokens_and_certificate(master: Callable[..., Master], sh
                 for each in (OLD, NEW, READ)
             ]
 
-    tokens, read = short_dir / "token", short_dir / "read"
-    tokens.write_text("a-token-that-was-valid\n")
-    read.write_text("prometheus: a-token-that-may-read\n")
-    for path in (tokens, read):
-        path.chmod(0o600)
+    tokens = write_secret(short_dir / "token", "a-token-that-was-valid\n")
+    write_secret(short_dir / "read", "prometheus: a-token-that-may-read\n")
     first = certify("first")
     http = {"port": 0, "token_file": "token", "tls_certificate": "cert.pem", "tls_key": "key.pem"}
     fleet = master(http=http)
@@ -308,14 +305,10 @@ def test_two_fleets_on_one_machine_do_not_see_each_other(fleet: Master, master: 
 
 @pytest.mark.shows("HTTP runs the same operations with the token; each is an event and a metric")
 def test_operations_over_http_need_the_token_and_are_the_same(master: Callable[..., Master], short_dir: Path) -> None:
-    (short_dir / "token").touch(0o600)
-    (short_dir / "token").write_text("a-token-of-some-length\nci: another-token-of-some-length\n")
-    (short_dir / "read").touch(0o600)
-    (short_dir / "read").write_text("a-token-that-may-read\n")
-    fleet = master(
-        http={"port": 0, "token_file": str(short_dir / "token"), "read_token_file": str(short_dir / "read")},
-        spark={"conf": {"KCTL_TEST_WORKER": "slow"}},
-    )
+    write_secret(short_dir / "token", "a-token-of-some-length\nci: another-token-of-some-length\n")
+    write_secret(short_dir / "read", "a-token-that-may-read\n")
+    http = {"token_file": "token", "read_token_file": "read"}
+    fleet = master(http=http, spark={"conf": {"KCTL_TEST_WORKER": "slow"}})
     url = fleet.about["http_url"] + "/api/v1/operations"
     right = {"Authorization": "Bearer a-token-of-some-length"}
 

@@ -12,7 +12,7 @@ from kctl_agent.message import Message
 from kctl_agent.storage.file import FileStorage
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
-from tests.integration.conftest import TOPIC, Master, shared_master
+from tests.integration.conftest import TOPIC, Master, shared_master, write_secret
 from tests.integration.page_site import dead_status, find_dead, newest, press, rows, second_tab, sign_in, text
 from tests.integration.sinker_handlers import ledger
 from tests.integration.sinkers import place, sinkers
@@ -171,8 +171,7 @@ def test_a_process_shows_its_log_its_stack_and_the_settings(page: webdriver.Chro
 
 @pytest.mark.shows("the page: a dead letter is found, read, requeued and handled")
 def test_dead_letters_are_handled_again(place: Path, master: Callable[..., Master], chromium: webdriver.Chrome) -> None:
-    (place / "token").write_text(TOKEN)
-    (place / "token").chmod(0o600)
+    write_secret(place / "token", TOKEN)
     with closing(FileStorage(place / "data" / "storage.sqlite")) as storage:
         storage.prepare()
         storage.dead_letter(

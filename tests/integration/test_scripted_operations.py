@@ -177,9 +177,14 @@ async def one_caller(fleet: Fleet, chance: random.Random, rounds: int, ended: li
     return refused
 
 
-async def random_orders(folder: Path, seed: int, rounds: int) -> None:
+MANY = [pytest.param(seed, 10_000, marks=pytest.mark.long) for seed in (2, 3, 4)]
+
+
+@pytest.mark.shows("1,000 rounds of random operations of several callers are answered and end as desired")
+@pytest.mark.parametrize(("seed", "rounds"), [(1, 1000), *MANY])
+async def test_random_operations_are_all_answered_and_take_effect(short_dir: Path, seed: int, rounds: int) -> None:
     ended: list[Operation] = []
-    async with running(folder) as fleet:
+    async with running(short_dir) as fleet:
         chances = [random.Random(f"{seed}-{number}") for number in range(CALLERS)]
         shares = [len(range(number, rounds, CALLERS)) for number in range(CALLERS)]
         refused = await asyncio.gather(
@@ -192,13 +197,11 @@ async def random_orders(folder: Path, seed: int, rounds: int) -> None:
             assert "a defect" not in operation.text, operation
         in_order = sorted(ended, key=lambda operation: operation.ended_at or 0)
         for name in NAMES:
-            wanted = last_wish(name, in_order)
-            await eventually_so(
-                fleet, name, wanted, [operation for operation in in_order if name in operation.touches][-5:]
-            )
-        lines = (folder / "operations.jsonl").read_text().splitlines()
+            last = [operation for operation in in_order if name in operation.touches][-5:]
+            await eventually_so(fleet, name, last_wish(name, in_order), last)
+        lines = (short_dir / "operations.jsonl").read_text().splitlines()
         assert len(lines) == 2 * len(ended), "each left its audit lines"
-        assert [pause.key for pause in Pauses(folder / "data" / "pauses.json").all()] == [
+        assert [pause.key for pause in Pauses(short_dir / "data" / "pauses.json").all()] == [
             pause.key for pause in fleet.pauses.all()
         ]
 
@@ -229,17 +232,6 @@ def last_wish(name: str, ended: list[Operation]) -> str:
         ):
             state = "running"
     return state
-
-
-@pytest.mark.shows("1,000 rounds of random operations of several callers are answered and end as desired")
-async def test_a_thousand_random_operations_are_all_answered_and_take_effect(short_dir: Path) -> None:
-    await random_orders(short_dir, seed=1, rounds=1000)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("seed", [2, 3, 4])
-async def test_ten_thousand_random_operations(short_dir: Path, seed: int) -> None:
-    await random_orders(short_dir, seed, rounds=10_000)
 
 
 WITH_ENGINE = ("engine", "worker-0", "worker-1", "worker-2")

@@ -23,6 +23,7 @@ from kctl_agent.storage.selection import Selection
 from tests.certificates import make_certificate
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, settle_dead, total
 from tests.conftest import eventually
+from tests.integration.conftest import write_secret
 from tests.meanwhile import Meanwhile
 from tests.proxies import CuttingProxy
 from tests.servers.redis_server import RedisServer, require_redis
@@ -216,24 +217,20 @@ def test_storages_are_apart_by_database_and_namespace(server: RedisServer) -> No
 
 def test_a_password_in_the_url_or_a_file_is_never_shown(start: Callable[..., RedisServer], tmp_path: Path) -> None:
     server = start("--requirepass", "hunter2")
-    (tmp_path / "secret").touch(0o600)
-    (tmp_path / "secret").write_text("hunter2\n")
+    secret = write_secret(tmp_path / "secret", "hunter2\n")
 
     with closing(opened(f"unix://:hunter2@{server.socket}")) as storage:
         fill(storage, 3)
         assert "hunter2" not in storage.identity
-    with closing(opened(server.url, password_file=tmp_path / "secret")) as storage:
+    with closing(opened(server.url, password_file=secret)) as storage:
         assert total(storage) == (3, 0, 0, 0)
     with pytest.raises(StorageUnusable) as refused:
         opened(f"unix://:hunter3@{server.socket}")
     assert "hunter3" not in str(refused.value)
-    (tmp_path / "secret").chmod(0o644)
-    with pytest.raises(
-        StorageUnusable, match=r"cannot read storage.password_file .*: every user .*mode 0644.*chmod o="
-    ):
-        opened(server.url, password_file=tmp_path / "secret")
-    with pytest.raises(StorageUnusable, match=r"cannot read storage.password_file .*: No such file"):
-        opened(server.url, password_file=tmp_path / "nothing")
+    secret.chmod(0o644)
+    for file, why in (secret, "every user .*mode 0644.*chmod o="), (tmp_path / "nothing", "No such file"):
+        with pytest.raises(StorageUnusable, match=rf"cannot read storage.password_file .*: {why}"):
+            opened(server.url, password_file=file)
 
 
 def test_a_user_with_the_documented_rights_can_do_everything(server: RedisServer) -> None:

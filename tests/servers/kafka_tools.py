@@ -138,6 +138,11 @@ def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int)
     _run(bootstrap_servers, "--group", group, "--reset-offsets", "--topic", topic, *target, "--execute")
 
 
+def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]:
+    """The command line of the tool. Raises JarsMissing and JavaMissing."""
+    return kafka_command(_CONSUMER, "--bootstrap-server", bootstrap_servers, *arguments)
+
+
 def _run(bootstrap_servers: str, *arguments: str, tool: str = _CONSUMER) -> str:
     command = kafka_command(tool, "--bootstrap-server", bootstrap_servers, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
