@@ -95,9 +95,6 @@ class Fleet:
     def misses(self, name: str, other: str) -> bool:
         return self.states(name)[other] == "gone"
 
-    def refuses(self, name: str, other: str) -> bool:
-        return self.states(name).get(other) == "refused"
-
     def is_well(self, name: str) -> bool:
         reply = self.masters[name].ask("status", of_master=True)
         return reply.complete and {row["state"] for row in reply.result["rows"]} == {"running"}

@@ -3,13 +3,10 @@
 import faulthandler
 import os
 import sys
-from functools import partial
 from pathlib import Path
 
 from kctl import cli, logs
 from kctl.config.load import load
-from kctl.hosts.roster import Host
-from kctl.start import wiring
 from kctl.start.master import run
 
 WORKER = Path(__file__).with_name("stand_in_worker.py")
@@ -17,9 +14,6 @@ WORKER = Path(__file__).with_name("stand_in_worker.py")
 
 def run_master() -> int:
     config = load(Path(sys.argv[1]), os.environ)
-    if "PROTOCOLS" in os.environ:  # of a release to come
-        first, last = map(int, os.environ["PROTOCOLS"].split("-"))
-        wiring.Host = partial(Host, protocols=(first, last))  # type: ignore[assignment, attr-defined]
     logs.configure("INFO")
     faulthandler.enable()
     return run(config, config.path, worker_command=[sys.executable, str(WORKER)])

@@ -20,7 +20,7 @@ from kctl.hosts.roster import Host
 from kctl.kafka.client.access import plain
 from tests.certificates import expire, make_certificate
 from tests.conftest import OUTLIVING, eventually, on_this_machine
-from tests.integration.conftest import TOPIC, Master, write_secret
+from tests.integration.conftest import TOPIC, write_secret
 from tests.integration.hosts import MISSED_WITHIN, Fleet, fleet
 from tests.meanwhile import serving
 from tests.servers.kafka_broker import KafkaBroker
@@ -50,12 +50,10 @@ def trio(shared: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
         shared.close()
 
 
-def start(trio: Fleet, name: str, protocols: str = "") -> Master:
+def start(trio: Fleet, name: str) -> None:
     first_partition, workers = TRIO[name]
-    env = {"KCTL_TEST_FIRST_PARTITION": str(first_partition), **({"PROTOCOLS": protocols} if protocols else {})}
-    master = trio.start(name, workers, env=env)
+    master = trio.start(name, workers, env={"KCTL_TEST_FIRST_PARTITION": str(first_partition)})
     OUTLIVING.add(master.process.pid)
-    return master
 
 
 EVERYBODY = ["a/worker-0", "a/worker-1", "b/worker-0", "c/worker-0"]
@@ -215,21 +213,6 @@ def test_a_killed_host_is_missed_forgotten_and_comes_back(trio: Fleet) -> None:
     assert trio.masters["c"].stop() == 0
     eventually(lambda: trio.states("a") == {"a": "here", "b": "present"}, what="c is still there")
     assert trio.masters["a"].ask("workers").complete
-
-
-@pytest.mark.shows("a host with another protocol is reported during a rolling upgrade")
-def test_a_rolling_upgrade_names_the_host_of_another_protocol(trio: Fleet) -> None:
-    assert trio.masters["c"].stop() == 0
-    newer = start(trio, "c", "2-3")
-    for name in ("a", "b"):
-        eventually(partial(trio.refuses, name, "c"), what=f"{name} does not refuse c")
-        failed = {str(each.sender): each.message for each in trio.masters[name].ask("workers").failed}
-        assert failed == {"c": "host c does not count: it speaks protocols 2 to 3, most hosts 1"}
-        assert trio.names(name) == EVERYBODY[:3]
-        assert "hosts are missing: c" in trio.failure(name, "pause", all=True, host="all")
-    of_newer = eventually(lambda: newer.ask("workers").failed, what="c counts itself")
-    assert "it speaks protocols 2 to 3" in " ".join(each.message for each in of_newer)
-    assert newer.stop() == 0
 
 
 @pytest.mark.shows("a stranger in the masters' group gets no token, regardless of its certificate")

@@ -80,6 +80,7 @@ def test_a_clone_of_a_host_does_not_take_its_place_and_the_one_that_is_known_goe
     assert [each.incarnation for each in group.of(host("a", 5)).hosts] == [5]
 
 
+@pytest.mark.shows("a host with another protocol is reported during a rolling upgrade")
 def test_all_speak_the_newest_protocol_of_the_oldest_release_and_others_are_rejected() -> None:
     newer = [host(f"n{number}", number + 2, protocols=(2, 3)) for number in range(3)]
     roster = Group().of(host("old", 1), *newer)

@@ -13,7 +13,7 @@ from kctl.master.operations.base import Caller, Report
 from kctl.master.operations.on_hosts import OnHosts
 from kctl.operations.pause import PauseReading
 from kctl.operations.seek import SeekTopic
-from kctl.rows.hosts import HostsAnswer
+from kctl.rows.hosts import HostRow, HostsAnswer
 from kctl_agent.errors import AgentError, AgentTimeout, AgentUnreachable
 
 
@@ -25,6 +25,7 @@ def operation(state: str, text: str = "", **more: Any) -> dict[str, Any]:
 class World:
     answers: dict[str, list[Any]]
     leader: str | None = "a"
+    rows: tuple[HostRow, ...] = ()
     doubt = "the coordinator is silent"
     submitted: list[tuple[str, Any]] = field(default_factory=list)
     cancelled: list[str] = field(default_factory=list)
@@ -38,7 +39,7 @@ class World:
         return sorted([self.me.name, *self.answers])
 
     def answer(self) -> HostsAnswer:
-        return HostsAnswer("a", "a", 1)
+        return HostsAnswer("a", "a", 1, self.rows)
 
     async def submit(self, host: str, given: Any) -> Any:
         self.submitted.append((host, given))
@@ -83,7 +84,7 @@ class World:
         return self.owners, ["host c has not answered"]
 
 
-def test_a_host_or_the_leader_is_followed_to_the_end_and_without_a_leader_it_is_rejected() -> None:
+def test_a_host_or_the_leader_is_followed_to_the_end_and_without_a_leader_or_a_host_it_is_rejected() -> None:
     end = operation("done", "paused", result={"x": 1})
     busy = {"error": {"code": "busy", "message": "256 connections are open already"}}
     world = World({"b": [operation("running"), AgentTimeout("no answer"), busy, end]})
@@ -97,6 +98,9 @@ def test_a_host_or_the_leader_is_followed_to_the_end_and_without_a_leader_it_is_
 
     world.leader = None
     with pytest.raises(OperationRefused, match="the coordinator is silent"):
+        world.run("all", all=True)
+    world = World({}, rows=(HostRow("b", "gone", "https://b:1"), HostRow("c", "refused", "https://c:1")))
+    with pytest.raises(OperationRefused, match="hosts are missing: b, c; name the hosts"):
         world.run("all", all=True)
 
 
