@@ -1,16 +1,15 @@
 """Members of a real consumer group without Spark: assignors, leaders, static members, and another client."""
 
 from collections.abc import Iterator, Mapping
+from contextlib import closing
 
 import pytest
 from kafka import TopicPartition
 from kafka.errors import KafkaError
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
-from kctl_agent.worker.consumer_group.membership import MemberFenced, Membership
 from kctl_agent.worker.offsets.brokers import Brokers
 from kctl_agent.worker.offsets.commit_metadata import LogSeen
-from kctl_agent.worker.offsets.positions import Found
 from tests.conftest import eventually
 from tests.integration.members import ConsumerGroup, Member, is_shared
 from tests.servers.kafka_broker import KafkaBroker
@@ -126,28 +125,12 @@ def test_kafkas_own_consumer_shares_the_group_whichever_leads(assignor: str, gro
     assert later[0].membership.info.leader is None, "a leader of another client reports nothing of itself"
 
 
-def test_a_coordinator_that_has_moved_is_found_again(group: ConsumerGroup) -> None:
-    brokers = Brokers(group.settings(), "worker-0")
-    try:
-        eventually(lambda: found(brokers, group) is not None, 60, "the group has a coordinator")
-        known = brokers._admin._manager.cluster._coordinators
-        [key] = known
-        known[key] = "another broker"
-
-        eventually(lambda: found(brokers, group) is not None, 60, "it is found again")
-        assert known[key] != "another broker"
-    finally:
-        brokers.close()
-
-
 def test_a_leader_of_another_epoch_or_too_old_to_be_asked_reports_no_truncation(group: ConsumerGroup) -> None:
     tp = min(group.partitions)
-    brokers = Brokers(group.settings(), "worker-0")
-    try:
+    with closing(Brokers(group.settings(), "worker-0")) as brokers:
         bounds = brokers.bounds([tp])
-        logs = bounds.logs
-        assert logs == {tp: LogSeen(0, bounds.ends[tp])}
-        assert brokers.divergences({tp: LogSeen(0, 99)}, logs) == {}, "the same leader is not asked"
+        assert bounds.logs == {tp: LogSeen(0, bounds.ends[tp])}
+        assert brokers.divergences({tp: LogSeen(0, 99)}, bounds.logs) == {}, "the same leader is not asked"
 
         with pytest.raises(KafkaError) as refused:
             brokers.divergences({tp: LogSeen(0, 99)}, {tp: LogSeen(5, 99)})
@@ -155,15 +138,6 @@ def test_a_leader_of_another_epoch_or_too_old_to_be_asked_reports_no_truncation(
 
         del brokers._admin._manager.broker_version_data.api_versions[OffsetForLeaderEpochRequest.API_KEY]
         assert brokers.divergences({tp: LogSeen(0, 99)}, {tp: LogSeen(5, 99)}) == {}
-    finally:
-        brokers.close()
-
-
-def found(brokers: Brokers, group: ConsumerGroup) -> dict[TopicPartition, Found] | None:
-    try:
-        return brokers.found(group.partitions)[0]
-    except KafkaError:
-        return None
 
 
 @pytest.mark.shows("a static member that restarts within its session causes no rebalance")
@@ -199,21 +173,3 @@ def test_partitions_that_are_new_when_a_static_leader_is_back_have_a_reader(grou
     again = group.join("a", instance="one")
 
     eventually(lambda: is_shared([again], group.partitions), 60, "all have a reader")
-
-
-def test_a_commit_of_a_static_member_whose_id_another_one_took_is_fenced(group: ConsumerGroup) -> None:
-    first = Membership(group.settings(instance="one"), "a", lambda _: {}, lambda: None, lambda _: None)
-    try:
-        eventually(lambda: polled(first) == group.partitions, 60, "it has everything")
-        second = group.join("b", instance="one")
-        eventually(lambda: second.partitions == group.partitions, 60, "the other one has everything")
-
-        with pytest.raises(MemberFenced):
-            first.commit(dict.fromkeys(group.partitions, 0))
-    finally:
-        first.close()
-
-
-def polled(membership: Membership) -> frozenset[TopicPartition]:
-    membership.poll(0.05)
-    return membership.partitions

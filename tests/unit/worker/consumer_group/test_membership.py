@@ -7,6 +7,7 @@ import pytest
 from kafka import TopicPartition
 from kafka.errors import (
     CoordinatorNotAvailableError,
+    FencedInstanceIdError,
     OffsetMetadataTooLargeError,
     TopicAuthorizationFailedError,
     UnknownTopicOrPartitionError,
@@ -15,7 +16,7 @@ from kafka.protocol.consumer.metadata import ConsumerProtocolSubscription
 
 from kctl_agent.worker.consumer_group import membership
 from kctl_agent.worker.consumer_group.commits import Commits
-from kctl_agent.worker.consumer_group.membership import MemberLost, partition_names
+from kctl_agent.worker.consumer_group.membership import MemberFenced, MemberLost, partition_names
 from tests.conftest import eventually
 from tests.servers.scripted_broker import Answers, Script, Stalls
 from tests.unit.worker.coordinator import committed, group_script, joining, poll_until, rejected, scripted_group
@@ -47,6 +48,9 @@ def test_a_commit_is_retried_if_that_may_help_and_an_error_of_one_topic_is_its_o
 
         with pytest.raises(MemberLost):
             member.commit(OFFSETS)
+    fenced = rejected(FencedInstanceIdError.errno)
+    with scripted_group({"OffsetCommit": fenced}) as (_, member), pytest.raises(MemberFenced):
+        member.commit(OFFSETS)
 
 
 def test_a_member_that_starts_joins_once_though_it_is_the_leader() -> None:
