@@ -64,6 +64,7 @@ def test_a_topic_is_created_as_it_was_ordered_and_kafkas_own_tool_sees_it(broker
     ] * 2
 
 
+@pytest.mark.shows("resets and deletions are previewed, need a confirmation or `--execute`, and are logged")
 def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
     topics.create_topic(broker.bootstrap_servers, "doomed", 2)
     kctl("produce", "-t", "doomed", "--repeat", "3", "hello")
@@ -75,6 +76,7 @@ def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl,
     assert audit_lines() == []
     deleted = at_terminal("delete-topic", "doomed", answer="y\n")
     gone = kctl("delete-topic", "doomed", "--execute")
+    both = kctl("delete-topic", "doomed", "--execute", "--dry-run")
 
     assert (shown.document["rows"][0]["messages"], shown.document["executed"]) == (3, False)
     assert (shown.code, "nothing was changed: add --execute to do it" in shown.err) == (2, True)
@@ -82,6 +84,7 @@ def test_a_topic_is_deleted_only_when_confirmed(broker: KafkaBroker, kctl: Kctl,
     assert (declined.code, "nothing was changed" in declined.err) == (1, True)
     assert (deleted.code, "Delete topic doomed and all its messages? [y/N]" in deleted.err) == (0, True)
     assert (gone.code, "UNKNOWN_TOPIC_OR_PARTITION" in gone.err) == (11, True)
+    assert (both.code, "contradict each other" in both.err) == (2, True)
     assert [(line["state"], line["text"]) for line in audit_lines()] == [
         ("running", ""),
         ("done", "topic doomed deleted"),
@@ -162,31 +165,6 @@ def test_a_group_is_deleted_with_what_it_has_committed(broker: KafkaBroker, kctl
     with pytest.raises(KctlError):
         kafka_tools.describe_group(broker.bootstrap_servers, "leaving")
     assert audit_lines()[0]["params"]["offsets"] == [["orders", 0, 0], ["orders", 1, 0]]
-
-
-@pytest.mark.shows("resets and deletions are previewed, need a confirmation or `--execute`, and are logged")
-def test_a_reset_is_shown_asked_for_and_written_down(broker: KafkaBroker, kctl: Kctl, at_terminal: Kctl) -> None:
-    topics.commit(broker.bootstrap_servers, "moved", "orders", {0: 0})
-    kctl("produce", "-t", "orders", "-p", "0", "--repeat", "5", "hello")
-    words = ("reset-offsets", "-g", "moved", "-t", "orders:0", "--to", "latest")
-
-    shown = kctl(*words)
-    declined = at_terminal(*words, answer="\n")
-    assert [row.current_offset for row in kafka_tools.describe_group(broker.bootstrap_servers, "moved")] == [0]
-    assert audit_lines() == []
-    done = at_terminal(*words, answer="yes\n")
-    both = kctl(*words, "--execute", "--dry-run")
-
-    assert (shown.code, "nothing was changed: add --execute to do it" in shown.err) == (2, True)
-    assert declined.code == 1
-    assert "Set these offsets of group moved? [y/N]" in declined.err
-    assert done.code == 0
-    [row] = kafka_tools.describe_group(broker.bootstrap_servers, "moved")
-    assert (row.current_offset, row.lag) == (row.log_end_offset, 0)
-    assert both.code == 2
-    first, last = audit_lines()
-    assert first["params"]["offsets"] == [["orders", 0, 0, row.current_offset]]
-    assert (last["operation"], last["state"], last["text"]) == ("kafka reset-offsets", "done", "1 offset set")
 
 
 def test_changes_are_operations(broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,14 @@
 """Every command of `kctl kafka` on a real broker shows the same as Kafka's own tools on the same state."""
 
 import json
+import os
 import re
 import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,7 @@ from kafka import KafkaConsumer, KafkaProducer, OffsetAndMetadata, TopicPartitio
 from tests.command_lines import KCTL, Kctl, Ran
 from tests.conftest import eventually
 from tests.consumers import member
-from tests.group_members import alter_share_offsets, share_member
+from tests.group_members import alter_share_offsets, consumer_member, share_member
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker, kafka_command
 from tests.terminals import on_a_terminal
@@ -74,30 +76,21 @@ def test_lag_and_members_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kct
 
 
 def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: KafkaBroker, kctl: Kctl) -> None:
-    """Uses Kafka's console consumer, because kafka-python does not support KIP-848."""
-    words = ("--bootstrap-server", broker.bootstrap_servers, "--topic", "orders", "--group", "modern")
-    protocol = ("--command-property", "group.protocol=consumer")
-    command = kafka_command("org.apache.kafka.tools.consumer.ConsoleConsumer", *words, *protocol)
-
     def described() -> Any:
         """The group once its member has partitions."""
-        assert consumer.poll() is None
         ran = kctl("group", "modern", "-o", "json")
         groups = ran.document["groups"] if ran.code == 0 else []
         return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
 
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as consumer:
-        try:
-            group = eventually(described, 60, "the group has a member")
-            listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
-            rows = kctl("lag", "-g", "modern", "-o", "json").rows
-            refused = kctl("reset-offsets", "-g", "modern", "-t", "orders", "--to", "earliest")
-        finally:
-            consumer.kill()
+    with consumer_member(broker.bootstrap_servers, "modern", "orders"):
+        group = eventually(described, 60, "the group has a member")
+        listed = {row["group"]: row for row in kctl("groups", "-o", "json").rows}
+        rows = kctl("lag", "-g", "modern", "-o", "json").rows
+        refused = kctl("reset-offsets", "-g", "modern", "-t", "orders", "--to", "earliest")
 
     assert (group["state"], group["type"], group["assignor"]) == ("Stable", "consumer", "uniform")
     assert group["members"][0]["assigned"] == {"orders": [0, 1, 2, 3]}
-    assert group["members"][0]["client_id"] == "console-consumer"
+    assert group["members"][0]["client_id"] == "kctl-tests"
     assert (listed["modern"]["type"], listed[GROUP]["type"]) == ("consumer", "classic")
     assert [row["consumer_id"] for row in rows] == [group["members"][0]["member_id"]] * 4
     assert refused.code == 24
@@ -196,6 +189,9 @@ def test_a_reset_is_planned_done_and_read_by_kafkas_own_tool(broker: KafkaBroker
     assert changes(one) == [(0, 1, 7, 6)]
     reported = kafka_tools.describe_group(broker.bootstrap_servers, "moved")
     assert [(row.partition, row.current_offset) for row in reported] == [(0, 7), (1, 17), (2, 11), (3, 0)]
+    *_, last = map(json.loads, Path(os.environ["XDG_STATE_HOME"], "kctl", "audit.jsonl").read_text().splitlines())
+    named = {"operation": "kafka reset-offsets", "state": "done", "text": "1 offset set"}
+    assert (last["params"]["offsets"], last | named) == ([["orders", 0, 1, 7]], last)
 
 
 @pytest.mark.shows("a group with live members is not reset, and the error names them")
