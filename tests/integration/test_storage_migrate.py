@@ -131,20 +131,6 @@ def test_an_interrupted_migration_can_be_repeated(storage: OffsetStore, migrate:
     assert offsets(storage) == AFTER
 
 
-@pytest.mark.parametrize("storage", ["lake"], indirect=True)  # others belong to one cluster, and are rejected
-def test_a_table_that_moved_on_is_not_taken_back(storage: OffsetStore, migrate: Kctl, mirror: KafkaBroker) -> None:
-    assert migrate("--from", "old.toml", "--yes").code == 0
-    storage.bind(Binding("g", mirror.cluster_id))
-    seen = storage.stored_offsets([(TOPIC, 0)])
-    storage.init_offsets([StoredOffset(TOPIC, 0, seen[TOPIC, 0].topic_id, AFTER[0] + 2)], seen)
-
-    refused = migrate("--from", "old.toml", "--yes")
-
-    assert refused.code == 1
-    assert f"the storage already has it up to offset {AFTER[0] + 2}" in refused.out
-    assert offsets(storage) == AFTER | {0: AFTER[0] + 2}
-
-
 @pytest.mark.parametrize("storage", ["file"], indirect=True)
 def test_what_cannot_be_taken_over_changes_nothing(
     storage: OffsetStore, migrate: Kctl, broker: KafkaBroker, mirror: KafkaBroker, tmp_path: Path
