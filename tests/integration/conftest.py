@@ -33,7 +33,7 @@ PARTITIONS = 4
 LONGEST = (
     *("test_hosts.py", "test_least_privilege.py", "test_page_signed_in.py", "test_lake_s3.py", "test_checkpoint.py"),
     *("test_page_operations.py", "test_kafka_cluster.py", "test_operations.py", "test_unhealthy_workers.py"),
-    *("test_watched_checkpoints.py", "test_kafka_commands.py", "test_exporter_faults.py", "test_exporter_kinds.py"),
+    *("test_watched_checkpoints.py", "test_kafka_commands.py", "test_exporter.py", "test_exporter_kinds.py"),
     *("test_callbacks.py", "test_exporter_in_prometheus.py", "test_page_charts.py", "test_storage_migrate.py"),
     *("test_kafka_errors.py", "test_membership.py", "test_page.py", "test_refused_start.py", "test_advice.py"),
     *("test_dead_broker.py", "test_hosts_verdict.py", "test_hosts_random_operations.py", "test_expressions.py"),

@@ -55,7 +55,8 @@ def test_following_the_advice_meets_the_load(times: int, broker: KafkaBroker, ma
     assert outcome["is_met"], outcome
     assert found["current"] > times, "the utilisation leaves room"
     assert found["capacity_per_second"] == pytest.approx(CAPACITY, rel=0.1)
-    assert outcome["text"] in [event["text"] for event in history(one)["marks"] if event["kind"] == "advice"]
+    marks = json.loads(one.get("/api/v1/history"))["marks"]
+    assert outcome["text"] in [event["text"] for event in marks if event["kind"] == "advice"]
 
 
 @pytest.mark.shows("sinkers are advised by what waits in the storage and by what a real handler takes")
@@ -84,7 +85,3 @@ def followed(one: Master) -> Any:
         done = one.kctl("scale", f"workers={found['workers']}", "--wait")
         assert done.returncode == 0, done.stderr
     return found["outcome"]
-
-
-def history(one: Master) -> Any:
-    return json.loads(one.get("/api/v1/history"))

@@ -168,18 +168,17 @@ def test_what_another_user_answers_on_the_port_of_a_dead_jvm_is_not_taken_for_sp
 @pytest.mark.parametrize("address", ["127.0.0.2", "::"])
 def test_a_strangers_listener_on_another_address_does_not_lock_workers_out(one_gateway: Any, address: str) -> None:
     guard_connections()
-    gateway = one_gateway
-    port = gateway.gateway_parameters.port
+    port = one_gateway.gateway_parameters.port
 
     with stranger_on(port, address) as stranger:
         assert stranger.stdout is not None
         assert stranger.stdout.readline() == "listens\n"
         [other] = socket.getaddrinfo("::1" if address == "::" else address, port, type=socket.SOCK_STREAM)
         assert owner_of_listener(*other[4][:2]) == NOBODY
-        gateway.shutdown_callback_server()
-        gateway.close(keep_callback_server=True)  # so that the next call connects again
+        one_gateway.shutdown_callback_server()
+        one_gateway.close(keep_callback_server=True)  # so that the next call connects again
 
-        assert gateway.jvm.java.lang.Integer.valueOf(7) == 7
+        assert one_gateway.jvm.java.lang.Integer.valueOf(7) == 7
 
 
 @pytest.mark.shows(

@@ -1,15 +1,20 @@
-"""`kctl exporter` against a real broker shows every group as Kafka's own tools do, in every awkward state."""
+"""`kctl exporter` against a real broker shows every group as Kafka's own tools do, in every awkward state. While the
+broker hangs, ends or returns, it answers at once and shows the age of each value.
+"""
 
 import asyncio
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 from kafka import KafkaProducer
 
 from kctl.config.sections import KafkaSection
+from kctl.demo.kafka_broker import two_free_ports
 from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.access import plain
 from kctl.kafka.polls.cluster_reader import ClusterReader
@@ -18,6 +23,7 @@ from kctl.reduce.partitions import offset_checker
 from tests.conftest import eventually
 from tests.consumers import member
 from tests.exporters import Exporter, Samples, running_exporter
+from tests.processes import stopped
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
 
@@ -181,3 +187,68 @@ def test_a_cycle_asks_each_broker_once_and_for_new_metadata_only(broker: KafkaBr
     assert (first.members, with_members.members["counted-1"]) == ({"counted-1": 0, "counted-2": 0}, 1)
     assert filtered.committed["counted-2"].topics == (("counted", (1,)),)
     assert first.errors == with_members.errors == filtered.errors == {}
+
+
+TWO_CLUSTERS = """
+[clusters.main]
+bootstrap_servers = "127.0.0.1:{main}"
+[clusters.dead]
+bootstrap_servers = "127.0.0.1:{dead}"
+[exporter]
+interval_seconds = 0.2
+timeout_seconds = 1.0
+stale_after_seconds = 6.0
+"""
+
+
+def scraped(exporter: Exporter) -> Samples:
+    began = time.monotonic()
+    samples = exporter.samples()
+    assert time.monotonic() - began < 0.9, "a scrape has waited"
+    return samples
+
+
+def up(samples: Samples, cluster: str = "main") -> set[float]:
+    return set(samples.of("kctl_collect_up", "part", cluster=cluster).values())
+
+
+def ages(samples: Samples) -> dict[tuple[str, ...], float]:
+    return samples.of("kctl_group_stats_age_seconds", "group", cluster="main")
+
+
+@pytest.mark.shows("if brokers hang, end or move, scrapes still answer at once and values age")
+def test_pages_tell_the_truth_about_a_broker_that_is_late_hangs_or_ends(short_dir: Path) -> None:
+    """A second cluster never answers, and delays nothing."""
+    ports, dead = two_free_ports(), two_free_ports()[0]
+    broker = KafkaBroker(short_dir / "broker", choose_ports=lambda: ports)
+    (config := short_dir / "exporter.toml").write_text(TWO_CLUSTERS.format(main=ports[0], dead=dead))
+    with running_exporter(short_dir, "-c", str(config), is_forked=False) as exporter:
+        eventually(lambda: up(exporter.samples()) == {0}, what="the first poll has failed")
+        status, reason = exporter.get("/readyz")
+        assert (status, "cluster main has not been polled completely yet" in reason) == (503, True)
+        assert exporter.samples().of("kctl_cluster_groups", "cluster") == {}
+        try:
+            broker.start()
+            topics.create_topic(broker.bootstrap_servers, "orders", 1)
+            topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 0})
+            eventually(lambda: ages(scraped(exporter)), what="it is polled")
+            eventually(exporter.is_ready, what="it gives up waiting for the dead cluster")
+            assert up(scraped(exporter)) == {1}
+            assert up(scraped(exporter), "dead") == {0}
+
+            assert broker.pid is not None
+            with stopped([broker.pid]):
+                eventually(lambda: up(scraped(exporter)) == {0}, what="it is known to hang")
+                assert exporter.samples().of("kctl_consumer_lag", "partition", cluster="main") == {("0",): 0}
+                eventually(lambda: ages(scraped(exporter)).get(("billing",), 0) > 3, what="its values grow older")
+                eventually(lambda: not ages(scraped(exporter)), what="its series end")
+                assert 'group="billing"' not in exporter.samples().page
+            eventually(lambda: ages(scraped(exporter)).get(("billing",), 9) < 2, 10, what="it is fresh again")
+
+            broker.kill()
+            eventually(lambda: up(scraped(exporter)) == {0}, what="it is known to have ended")
+            broker.start()
+            eventually(lambda: up(scraped(exporter)) == {1}, 10, what="it is polled again")
+            assert ages(exporter.samples())["billing",] < 2
+        finally:
+            broker.stop()

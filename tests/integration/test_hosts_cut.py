@@ -75,16 +75,11 @@ def network(short_dir: Path, cluster: KafkaCluster) -> Iterator[Network]:
 @pytest.fixture
 def fleet(short_dir: Path, cluster: KafkaCluster, network: Network) -> Iterator[Fleet]:
     with closing(Fleet(short_dir, cluster)) as made:
-        for name in PORTS:
-            start(made, network, name)
+        for number, (name, port) in enumerate(PORTS.items()):
+            prefix = [*network.enter(name), "env", f"KCTL_TEST_FIRST_PARTITION={number}"]
+            made.start(name, port=port, prefix=prefix)
         made.await_all(*PORTS)
         yield made
-
-
-def start(fleet: Fleet, network: Network, name: str, *more: str) -> None:
-    number = sorted(PORTS).index(name)
-    prefix = [*network.enter(name), "env", f"KCTL_TEST_FIRST_PARTITION={number}", *more]
-    fleet.start(name, port=PORTS[name], prefix=prefix)
 
 
 def others_than(*names: str) -> list[str]:
@@ -159,10 +154,6 @@ def test_a_host_that_is_cut_off_is_named_for_what_it_is(fleet: Fleet, network: N
 
     cluster.brokers[cluster.coordinator(fleet.masters_group)].kill()
     fleet.await_all(*PORTS)
-    assert is_calm(fleet)
+    assert all(set(fleet.states(name).values()) == {"here", "present"} for name in PORTS)
     cluster.start()
     fleet.await_all(*PORTS)
-
-
-def is_calm(fleet: Fleet) -> bool:
-    return all(set(fleet.states(name).values()) == {"here", "present"} for name in PORTS)

@@ -65,7 +65,6 @@ def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaC
     assert [row.lag for row in rows] == [0] * 60
     asked = connection.asked
     assert (asked["Metadata"], asked["OffsetFetch"], asked["ListOffsets"]) == (1, 1, BROKERS)
-    assert asked["Metadata"] + asked["OffsetFetch"] + asked["ListOffsets"] <= len(connection.brokers) + 2
 
 
 @dataclass
@@ -82,8 +81,6 @@ class Wounded:
     brokers: Brokers
     """A worker's clients, open since before the kill."""
     attached: Callable[..., Any]
-    readings: tuple[ClusterReading, ClusterReading]
-    """What a master's reader of `single` reported before the kill, and directly after it."""
     begun_after: list[ClusterReading]
     """What a reader started after the kill reported, until it knew the committed offsets."""
 
@@ -111,30 +108,23 @@ def wounded(cluster: KafkaCluster, tmp_path_factory: pytest.TempPathFactory) -> 
     file.write_text("".join(f"{number}\n" for number in range(MESSAGES)))
     words = ["produce", "-b", cluster.bootstrap_servers, "-t", "trades", "-p", str(partition)]
     words += ["--file", str(file), "--rate", "1000"]
-    reader = reader_of_single(cluster)
-    before = reader.read()
     pipe = subprocess.PIPE
     with subprocess.Popen([*KCTL, "kafka", *words, "-o", "json"], stdout=pipe, stderr=pipe, text=True) as producing:
         eventually(lambda: end_of(cluster, "trades", partition) > 200, what="nothing is produced")
         cluster.brokers[victim].kill()
-        readings = before, reader.read()
-        reader.close()
         begun_after = readings_until_committed(cluster)
         out, err = producing.communicate(timeout=90)
     yield Wounded(
         *(victim, lost, partition, (producing.returncode, out, err), file.read_text()),
-        *(shadow, brokers, attached, readings, begun_after),
+        *(shadow, brokers, attached, begun_after),
     )
     admin.close()
     brokers.close()
 
 
-def reader_of_single(cluster: KafkaCluster) -> ClusterReader:
-    return ClusterReader.of_group(plain(cluster.bootstrap_servers), "processes", ["single"], "read_uncommitted", 10)
-
-
 def readings_until_committed(cluster: KafkaCluster) -> list[ClusterReading]:
-    reader, readings = reader_of_single(cluster), list[ClusterReading]()
+    access, readings = plain(cluster.bootstrap_servers), list[ClusterReading]()
+    reader = ClusterReader.of_group(access, "processes", ["single"], "read_uncommitted", 10)
 
     def is_known() -> bool:
         try:
@@ -166,10 +156,8 @@ def test_no_message_is_lost_or_twice_when_the_leader_is_killed_while_producing(w
     code, out, err = wounded.produced
 
     assert (code, err) == (0, "")
-    assert json.loads(out)["rows"] == [
-        {"topic": "trades", "partition": wounded.partition, "messages": MESSAGES}
-        | {"first_offset": 0, "last_offset": MESSAGES - 1}
-    ]
+    counted = {"messages": MESSAGES, "first_offset": 0, "last_offset": MESSAGES - 1}
+    assert json.loads(out)["rows"] == [{"topic": "trades", "partition": wounded.partition, **counted}]
     assert kctl("consume", "-t", "trades")[1] == wounded.text
 
 
@@ -185,11 +173,8 @@ def test_a_killed_coordinator_or_broker_spoils_only_its_own_rows(wounded: Wounde
     assert [row["lag"] for row in rows] == [None if number in wounded.lost else 0 for number in range(2 * BROKERS)]
     assert (code, f"{len(wounded.lost)} rows have an error" in err) == (3, True)
     [group] = json.loads(described[1])["groups"]
-    assert (described[0], group["state"], group["coordinator"] in set(range(1, BROKERS + 1)) - {wounded.victim}) == (
-        0,
-        "Empty",
-        True,
-    )
+    assert (described[0], group["state"]) == (0, "Empty")
+    assert group["coordinator"] in set(range(1, BROKERS + 1)) - {wounded.victim}
 
 
 def test_a_shadow_group_goes_on_with_the_next_coordinator_when_its_own_was_killed(wounded: Wounded) -> None:
@@ -218,10 +203,8 @@ def test_what_a_dead_broker_means_is_seen_in_topics_and_brokers(wounded: Wounded
     assert (shown["trades"]["under_replicated"], shown["single"]["no_leader"]) == (BROKERS, len(wounded.lost))
     missing = [row for row in json.loads(out)["rows"] if row["error"]]
     assert (code, [row["node_id"] for row in missing]) == (3, [wounded.victim])
-    assert (one[0]["under_replicated"], wounded.victim in one[0]["isr"], one[0]["offline"]) == (
-        *(True, False),
-        [wounded.victim],
-    )
+    assert (one[0]["under_replicated"], one[0]["offline"]) == (True, [wounded.victim])
+    assert wounded.victim not in one[0]["isr"]
 
 
 @pytest.mark.shows("too few replicas in sync are reported with the broker's error name")

@@ -166,28 +166,20 @@ def test_a_hundredth_commit_writes_a_checkpoint_by_a_process_that_hides_its_keys
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        (
-            lambda server: {"credentials_file": str(server.credentials("wrong"))},
-            r"rejects these keys, .*SignatureDoesNo",
-        ),
-        (
-            lambda _: {"uri": "s3://elsewhere/orders"},
-            "the bucket elsewhere does not exist at http://127.0.0.1:.* create it",
-        ),
-        (lambda _: {"endpoint": "http://127.0.0.1:1"}, "http://127.0.0.1:1 does not answer"),
+        ({"credentials_file": "wrong"}, r"rejects these keys, .*SignatureDoesNo"),
+        ({"uri": "s3://elsewhere/orders"}, "the bucket elsewhere does not exist at http://127.0.0.1:.* create it"),
+        ({"endpoint": "http://127.0.0.1:1"}, "http://127.0.0.1:1 does not answer"),
     ],
 )
 def test_what_is_wrong_is_one_sentence(
-    server: ObjectStoreServer,
-    settings: dict[str, Any],
-    wrong: Callable[[ObjectStoreServer], dict[str, str]],
-    sentence: str,
-    monkeypatch: pytest.MonkeyPatch,
+    server: ObjectStoreServer, settings: dict[str, Any], wrong: dict[str, str], sentence: str, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
+    if "credentials_file" in wrong:
+        wrong = {"credentials_file": str(server.credentials("wrong"))}
 
     with pytest.raises(StorageUnusable, match=sentence) as caught:
-        open_lake(settings | wrong(server)).prepare()
+        open_lake(settings | wrong).prepare()
 
     assert "\n" not in str(caught.value)
     assert server.keys is not None

@@ -170,14 +170,13 @@ def can_watch(file: Path, job: Path) -> bool:
     collected = CollectedCluster("secured", access, exporter, status, (), {"job": section})
     collector = ClusterCollector(collected)
     try:
-        lags = [group.lag for _ in range(20) if pause() for group in collector.collect().groups]
-        return any(lag.total is not None and not lag.unknown for lag in lags)
+        for _ in range(20):
+            threading.Event().wait(0.1)
+            if any(each.lag.total is not None and not each.lag.unknown for each in collector.collect().groups):
+                return True
+        return False
     finally:
         asyncio.run(collector.close())
-
-
-def pause() -> bool:
-    return not threading.Event().wait(0.1)
 
 
 def can_be_attached(file: Path) -> bool:

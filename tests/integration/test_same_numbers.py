@@ -65,7 +65,7 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(
     topics.produce(broker.bootstrap_servers, TOPIC, {0: 100, 1: 100})  # what the stand-in workers claim
     fleet = master()
     eventually(lambda: 'part="committed"' in fleet.get("/metrics"))
-    expected = eventually(lambda: of_all_four(fleet) and by_rpc(fleet))
+    expected = eventually(lambda: len(found := by_rpc(fleet)) == 4 and found, what="all four partitions")
 
     # Collected values follow later: the last collection may be older than the last worker.
     eventually(lambda: by_http(fleet) == expected, what="HTTP")
@@ -97,7 +97,3 @@ def test_rpc_http_metrics_and_page_show_the_same_numbers(
     pending = fleet.ask("block_size").result["pending"]
     eventually(is_one_status, what="the same status and storage")
     assert json.loads(fleet.get("/api/v1/storage"))["pending"] == pending
-
-
-def of_all_four(fleet: Any) -> bool:
-    return len(fleet.ask("offset_checker").result["rows"]) == 4
