@@ -1,24 +1,17 @@
 """Operations on the page of a running fleet: a real master and its workers, a real browser."""
 
-from collections.abc import Callable, Iterator
-from contextlib import closing
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from selenium import webdriver
 from selenium.webdriver.common.by import By
 
-from kctl_agent.message import Message
-from kctl_agent.storage.file import FileStorage
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
-from tests.integration.conftest import TOPIC, Master, shared_master, write_secret
-from tests.integration.page_site import dead_status, find_dead, newest, press, rows, second_tab, sign_in, text
-from tests.integration.sinker_handlers import ledger
-from tests.integration.sinkers import place, sinkers
+from tests.integration.conftest import TOPIC, Master, shared_master
+from tests.integration.page_site import newest, press, rows, second_tab, sign_in, text
 from tests.servers.kafka_broker import KafkaBroker
-
-__all__ = ["place"]
 
 SHOWN = "0=7,1=7"
 """Where a seek to 7 leads, given the two workers' partitions: the offsets that the page shows."""
@@ -167,35 +160,3 @@ def test_a_process_shows_its_log_its_stack_and_the_settings(page: webdriver.Chro
     eventually(lambda: not page.find_element(By.ID, "process-log").is_displayed())
     kept = "return ['process-log', 'process-stack'].map(id => document.getElementById(id).textContent)"
     assert (page.execute_script(kept), rows(page, "settings")) == (["", ""], [])
-
-
-@pytest.mark.shows("the page: a dead letter is found, read, requeued and handled")
-def test_dead_letters_are_handled_again(place: Path, master: Callable[..., Master], chromium: webdriver.Chrome) -> None:
-    write_secret(place / "token", TOKEN)
-    with closing(FileStorage(place / "data" / "storage.sqlite")) as storage:
-        storage.prepare()
-        storage.dead_letter(
-            [Message("t", 0, offset, None, b"%04d" % offset, 0) for offset in (7, 8, 9)], "no such customer"
-        )
-        one = master(sinkers=sinkers("counts"), workers={"count": 0}, http={"token_file": "token"})
-        chromium.get(one.about["http_url"])
-        sign_in(chromium, awaiting="3 dead letters match")
-
-        find_dead(chromium, text="0008")
-        eventually(lambda: dead_status(chromium) == "1 dead letter matches")
-        press(chromium, "#dead-list tbody button")
-        eventually(lambda: text(chromium, "dead-value") == "0008")
-        press(chromium, "[data-verb=requeue][data-which=all]")
-        press(chromium, "#ask-yes")
-
-        eventually(lambda: ledger() == [(8, 0)])
-        eventually(lambda: dead_status(chromium) == "1 of 1 requeued")
-        assert [each.offset for each in storage.dead()] == [7, 9]
-        eventually(lambda: newest(chromium, 5) == "done")
-        assert [newest(chromium, column) for column in (2, 3, 6)] == [
-            "dead letters requeue",
-            "text=(in the audit log) count=1",
-            "1 of 1 dead letters requeued",
-        ]
-        chromium.get("about:blank")
-    assert one.stop() == 0

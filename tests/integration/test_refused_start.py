@@ -14,7 +14,7 @@ from kctl import fleets
 from kctl.master.process import session_members
 from tests.preloaded import preloaded
 from tests.servers.scripted_agent import ScriptedAgent
-from tests.stranger import KCTL, NOBODY, needs_root, run_as_nobody
+from tests.stranger import KCTL, needs_root, run_as_nobody
 
 JAVA_11 = """#!/bin/sh
 echo 'openjdk version "11.0.22" 2024-01-16' >&2
@@ -74,11 +74,6 @@ def no_java(place: Place) -> None:
 def entered_by_others(place: Place) -> None:
     place.run_dir.mkdir()
     place.run_dir.chmod(0o750)
-
-
-def of_nobody(place: Place) -> None:
-    place.run_dir.mkdir(mode=0o700)
-    os.chown(place.run_dir, NOBODY, NOBODY)
 
 
 def too_long(place: Place) -> tuple[str, ...]:
@@ -144,9 +139,6 @@ def refused(
         (no_log_dir, 14, "fleet.log_dir"),
         (held_socket, 15, "worker-1 .* still runs as pid PID"),
         (lambda _: setting("spark.jars", "no.jar"), 16, "no.jar"),
-        pytest.param(
-            of_nobody, 2, "run belongs to nobody, and root does not act for others: sudo -u n", marks=needs_root
-        ),
     ],
 )
 def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_behind(
@@ -159,7 +151,7 @@ def test_what_must_hold_before_a_start_is_one_sentence_each_and_leaves_nothing_b
     shown = refused(place, tmp_path / "log", code, *options, made=made)
 
     assert re.search(sentence.replace("PID", str(os.getpid())), shown), shown
-    if code in (2, 10, 11):
+    if code in (10, 11):
         checked = refused(place, tmp_path / "check", code, *options, command_line=("config", "check"))
         assert re.search(sentence, checked), checked
 
