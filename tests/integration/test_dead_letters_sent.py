@@ -19,7 +19,7 @@ from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.redis import RedisStorage
 from kctl_agent.storage.selection import Selection
 from tests.conftest import eventually
-from tests.integration.conftest import TOPIC
+from tests.integration.conftest import config_in
 from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
@@ -32,16 +32,16 @@ PARTITIONS = 2
 
 @pytest.fixture(params=["file", pytest.param("redis", marks=pytest.mark.long)])
 def storage(request: pytest.FixtureRequest, broker: KafkaBroker, tmp_path: Path) -> Iterator[Storage]:
-    kafka = f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "g"\ntopics = ["{TOPIC}"]\n'
     with ExitStack() as stack:
+        settings: dict[str, object] = {}
         storage: Storage
         if request.param == "redis":
             server = stack.enter_context(RedisServer(tmp_path / "redis"))
-            storage = stack.enter_context(closing(RedisStorage(server.url, "g")))
-            kafka += f'[storage]\nmode = "redis"\nurl = "{server.url}"\n'
+            storage = stack.enter_context(closing(RedisStorage(server.url, tmp_path.name)))
+            settings = {"mode": "redis", "url": server.url}
         else:
             storage = stack.enter_context(closing(FileStorage(tmp_path / "data" / "storage.sqlite")))
-        (tmp_path / "kctl.toml").write_text(kafka)
+        config_in(tmp_path, broker, storage=settings)
         storage.prepare()
         yield storage
 

@@ -5,6 +5,7 @@ import os
 import pty
 import re
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -167,16 +168,12 @@ def test_a_group_is_deleted_with_what_it_has_committed(broker: KafkaBroker, kctl
     assert audit_lines()[0]["params"]["offsets"] == [["orders", 0, 0], ["orders", 1, 0]]
 
 
-def test_changes_are_operations(broker: KafkaBroker, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_changes_are_operations(broker: KafkaBroker, config_file: Callable[..., Path]) -> None:
     topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 0})
-    config = tmp_path / "kctl.toml"
-    config.write_text(
-        f'[kafka]\nbootstrap_servers = "{broker.bootstrap_servers}"\ngroup = "billing"\ntopics = ["orders"]\n'
-    )
+    config = config_file()
 
-    code = run(["kafka", "delete-group", "billing", "--execute", "-c", str(config)], os.environ)
+    assert run(["kafka", "delete-group", "billing", "--execute", "-c", str(config)], os.environ) == 0
 
-    assert code == 0, capfd.readouterr().err
-    lines = (tmp_path / "logs" / "operations.jsonl").read_text().splitlines()
+    lines = (config.parent / "logs" / "operations.jsonl").read_text().splitlines()
     assert [json.loads(line)["state"] for line in lines] == ["running", "done"]
     assert audit_lines() == []

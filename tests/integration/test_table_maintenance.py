@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 from deltalake import DeltaTable
 
-from kctl.config.load import load
 from kctl.config.sections import Config
 from kctl.config.storage import storage_settings
 from kctl.master import table_maintenance
@@ -25,6 +24,7 @@ from kctl.rows.partitions import LagTotals
 from kctl_agent.replies.block_size import StorageReply, TableReply
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.table_maintenance import LEAST_FILES
+from tests.configurations import KAFKA, loaded
 from tests.lake_tables import TOPIC_ID, TP, at, begun, offsets, opened
 
 QUIET = FleetSnapshot("main", "g", 0.0, 0.0, (), {}, {})
@@ -43,12 +43,7 @@ HURRIED_COMMAND = (sys.executable, "-c", HURRIED)
 
 @pytest.fixture
 def config(tmp_path: Path) -> Config:
-    path = tmp_path / "kctl.toml"
-    table = (tmp_path / "orders").as_uri()
-    path.write_text(
-        f'[kafka]\nbootstrap_servers = "b:1"\ngroup = "g"\ntopics = ["t"]\n[storage]\nmode = "lake"\nuri = "{table}"\n'
-    )
-    return load(path, {})
+    return loaded(tmp_path, f'{KAFKA}[storage]\nmode = "lake"\nuri = "{(tmp_path / "orders").as_uri()}"\n')
 
 
 @pytest.fixture(scope="module")
