@@ -16,7 +16,6 @@ import pytest
 from kafka import KafkaProducer
 
 from kctl.cli.output import as_json
-from kctl.dead_letters.documents import dead_letter_document
 from kctl_agent.errors import RegistryUnusable, Undecodable
 from kctl_agent.message import Headers, Message, decode_by
 from kctl_agent.schemas import registry as client
@@ -24,7 +23,6 @@ from kctl_agent.schemas.decoding import Decoded, Decoder
 from kctl_agent.schemas.formats import Formats, RegistrySettings
 from kctl_agent.schemas.registry import Registry
 from kctl_agent.sinker.handler import decode_messages
-from kctl_agent.storage.file import FileStorage
 from tests.certificates import make_certificate
 from tests.command_lines import run_here
 from tests.servers.kafka_broker import KafkaBroker
@@ -64,12 +62,16 @@ def prefix(number: int) -> bytes:
     return framed(number, b"")
 
 
-def payload() -> bytes:
+def written(schema: Any, value: Any) -> bytes:
     names: dict[str, Any] = {}
     fastavro.parse_schema(ITEM, names)
-    written = io.BytesIO()
-    fastavro.schemaless_writer(written, fastavro.parse_schema(ORDER, names), VALUE)
-    return written.getvalue()
+    file = io.BytesIO()
+    fastavro.schemaless_writer(file, fastavro.parse_schema(schema, names), value)
+    return file.getvalue()
+
+
+def payload() -> bytes:
+    return written(ORDER, VALUE)
 
 
 def decoder(proxy: FaultyRegistry, form: str = "avro") -> Decoder:
@@ -208,17 +210,6 @@ def test_bytes_that_do_not_fit_have_their_reason(proxy: FaultyRegistry, data: by
     assert decode.document("value", data, ())["value_error"].startswith(words)
 
 
-def test_protobuf_is_rejected_with_a_sentence(proxy: FaultyRegistry, apicurio: SchemaRegistry) -> None:
-    number = apicurio.register("proto-value", 'syntax = "proto3"; message Order { string id = 1; }', kind="PROTOBUF")
-
-    with pytest.raises(Undecodable) as raised:
-        Registry(RegistrySettings(proxy.url)).by_prefix(prefix(number))
-
-    assert str(raised.value) == (
-        f"UnsupportedSchema: id {number} has a schema of type PROTOBUF, and kctl decodes only Avro"
-    )
-
-
 def test_framed_and_plain_json_are_decoded_without_the_registry(proxy: FaultyRegistry) -> None:
     decode = decoder(proxy, form="json")
 
@@ -301,26 +292,14 @@ SHOWN = {"id": "a", "at": "2026-11-28 07:45:00+00:00", "raw": "\u00ff", "amount"
 NOT_FRAMED = "NotFramed: no schema id precedes it, and no header names one"
 
 
-@pytest.fixture
-def viewed(apicurio: SchemaRegistry) -> tuple[str, bytes]:
-    """The name of its schema, and a value."""
-    written = io.BytesIO()
-    record = {"id": "a", "at": 1795851900000, "raw": b"\xff", "amount": float("nan")}
-    fastavro.schemaless_writer(written, fastavro.parse_schema(VIEWED), record)
-    number = apicurio.register("viewed-value", VIEWED)
-    return f"shop.Viewed (id {number})", framed(number, written.getvalue())
-
-
 @pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 @pytest.mark.shows("`kctl kafka consume` prints decoded values with the name and id of the schema, or why it cannot")
 def test_consume_prints_decoded_values(
-    apicurio: SchemaRegistry,
-    viewed: tuple[str, bytes],
-    broker: KafkaBroker,
-    config_file: Callable[..., Path],
-    capfd: pytest.CaptureFixture[str],
+    apicurio: SchemaRegistry, broker: KafkaBroker, config_file: Callable[..., Path], capfd: pytest.CaptureFixture[str]
 ) -> None:
-    schema, good = viewed
+    record = {"id": "a", "at": 1795851900000, "raw": b"\xff", "amount": float("nan")}
+    number = apicurio.register("viewed-value", VIEWED)
+    schema, good = f"shop.Viewed (id {number})", framed(number, written(VIEWED, record))
     with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
         for each in (good, b"plain", None):
             producer.send("orders", each, key=b'{"k": 1}', partition=0)
@@ -340,19 +319,3 @@ def test_consume_prints_decoded_values(
     assert consumed("value", "-c", config)[0] == f"{as_json(SHOWN, in_one_line=True)} {schema}"
     assert consumed("line", "-c", config)[1].endswith(NOT_FRAMED)
     assert consumed("value", "-b", broker.bootstrap_servers)[1] == "plain"
-
-
-def test_a_dead_letter_has_its_decoded_value(
-    apicurio: SchemaRegistry, viewed: tuple[str, bytes], tmp_path: Path
-) -> None:
-    schema, good = viewed
-    decoder = Decoder(Formats(value="avro", registry=RegistrySettings(apicurio.url)))
-    with closing(FileStorage(tmp_path / "s.sqlite")) as storage:
-        storage.prepare()
-        storage.dead_letter([Message("orders", 0, 0, b"k", good, 0)], "no")
-        [dead] = storage.dead()
-
-    document = dead_letter_document(dead, decoder=decoder)
-
-    assert (document["value_decoded"], document["value_schema"]) == (SHOWN, schema)
-    assert "value_decoded" not in dead_letter_document(dead)
