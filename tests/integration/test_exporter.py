@@ -1,9 +1,8 @@
-"""`kctl exporter` against a real broker shows every group as Kafka's own tools do, in every awkward state. While the
-broker hangs, ends or returns, it answers at once and shows the age of each value.
+"""`kctl exporter` on a real broker: open transactions, odd names, how often it asks, and what it shows while the broker
+hangs, ends or returns. Groups of each kind are in test_exporter_kinds.py.
 """
 
 import asyncio
-import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,16 +23,10 @@ from tests.conftest import eventually
 from tests.consumers import member
 from tests.exporters import Exporter, Samples, running_exporter
 from tests.processes import stopped
-from tests.servers import kafka_tools, topics
+from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-COLUMNS = {
-    "kctl_consumer_committed_offset": "current_offset",
-    "kctl_partition_end_offset": "log_end_offset",
-    "kctl_consumer_lag": "lag",
-}
-"""Of Kafka's tool, by our metric."""
 
 
 @pytest.fixture(scope="module")
@@ -46,57 +39,6 @@ def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> I
 
 def lag(samples: Samples, group: str) -> dict[tuple[str, ...], float]:
     return samples.of("kctl_consumer_lag", "topic", "partition", group=group)
-
-
-def offsets_of_kafkas_tool(broker: KafkaBroker, group: str) -> dict[str, dict[tuple[str, ...], float]]:
-    """By our metric's name; without partitions that the tool shows only because a member has them."""
-    rows = [row for row in kafka_tools.describe_group(broker.bootstrap_servers, group) if row.lag is not None]
-    return {
-        name: {(row.topic, str(row.partition)): float(getattr(row, column)) for row in rows}
-        for name, column in COLUMNS.items()
-    }
-
-
-def words_of(samples: Samples, name: str, label: str, group: str) -> set[str]:
-    return {word for (word,), value in samples.of(name, label, group=group).items() if value == 1}
-
-
-@pytest.mark.shows("offsets, lag, state and members of a classic group match Kafka's own tool")
-def test_a_classic_group_is_as_kafkas_tool_reports_it(broker: KafkaBroker, exporter: Exporter) -> None:
-    """Three of four partitions are committed: one with lag, one at the end, one empty."""
-    topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 20, 2: 30})
-    topics.commit(broker.bootstrap_servers, "billing", "orders", {0: 4, 1: 20, 3: 0})
-    expected = {("orders", "0"): 6, ("orders", "1"): 0, ("orders", "3"): 0}
-    eventually(lambda: lag(exporter.samples(), "billing") == expected, what="its lag")
-
-    with member(broker.bootstrap_servers, "billing", "orders"):
-        eventually(lambda: words_of(exporter.samples(), "kctl_group_state", "state", "billing") == {"stable"})
-        samples, state = exporter.samples(), kafka_tools.describe_state(broker.bootstrap_servers, "billing")
-        reported = offsets_of_kafkas_tool(broker, "billing")
-        [of_tool] = kafka_tools.describe_members(broker.bootstrap_servers, "billing")
-        [ours] = json.loads(exporter.get("/api/v1/groups/billing")[1])["members"]
-
-    assert {name: samples.of(name, "topic", "partition", group="billing") for name in COLUMNS} == reported
-    held = tuple((topic, number) for topic, numbers in ours["assigned"].items() for number in numbers)
-    assert (ours["member_id"], f"/{ours['host']}".replace("//", "/"), held) == (
-        of_tool.consumer_id,
-        of_tool.host,
-        of_tool.assignment,
-    )
-    assert ours["lag"] == 6
-    assert words_of(samples, "kctl_group_state", "state", "billing") == {state.state.lower()} == {"stable"}
-    assert samples.of("kctl_group_members", "group", group="billing") == {("billing",): state.members}
-    assert samples.of("kctl_group_lag", "group", group="billing") == {("billing",): 6}
-    assert samples.of("kctl_topic_lag", "topic", group="billing") == {("orders",): 6}
-    assert samples.of("kctl_group_info", "type", "coordinator", group="billing") == {("classic", "1"): 1}
-    assert set(samples.of("kctl_partition_start_offset", "topic", "partition", group="billing").values()) == {0}
-    assert samples.of("kctl_collect_up", "part", cluster="default") == {
-        (part,): 1 for part in ("groups", "committed", "members", "offsets")
-    }
-    [age] = samples.of("kctl_group_stats_age_seconds", group="billing").values()
-    assert 0 <= age < 5
-    eventually(lambda: words_of(exporter.samples(), "kctl_group_state", "state", "billing") == {"empty"})
-    assert exporter.samples().of("kctl_group_members", "group", group="billing") == {("billing",): 0}
 
 
 @pytest.mark.shows("an open transaction is lag, except for groups in `exporter.read_committed`")
@@ -148,7 +90,7 @@ def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(broker: Kaf
     eventually(lambda: all(lag(exporter.samples(), name) for name in names), what="all of them")
     for name in names:
         assert lag(exporter.samples(), name).keys() == {("orders", "3")}, name
-        assert words_of(exporter.samples(), "kctl_group_state", "state", name) == {"empty"}
+        assert exporter.samples().of("kctl_group_state", group=name, state="empty") == {(): 1}
 
 
 @pytest.mark.shows("simultaneous scrapes share one page and send no request to a broker")

@@ -1,10 +1,10 @@
-"""What `kctl exporter` shows of each kind of group in each awkward state, on a real broker."""
+"""`kctl exporter` shows each kind of group as Kafka's own tools do, in each awkward state, on a real broker."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from functools import partial
 
 import pytest
 from kafka import KafkaAdminClient
@@ -15,9 +15,9 @@ from tests.exporters import Exporter, running_exporter
 from tests.group_members import alter_share_offsets, consumer_member, share_member, streams_member
 from tests.servers import kafka_tools, topics
 from tests.servers.kafka_broker import KafkaBroker
+from tests.servers.kafka_tools import Kind
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
-Newer = Literal["share", "streams"]
 Values = dict[int, float]
 
 
@@ -128,38 +128,51 @@ def test_groups_of_every_kind_are_shown_in_every_state_and_as_their_parts_come_a
     eventually(lambda: f'group="{world.group}"' not in world.exporter.samples().page, what="its series end")
 
 
-@pytest.mark.parametrize("kind", ["share", "streams"])
-def test_newer_kinds_of_groups_are_as_kafkas_tools_report_them(world: World, kind: Newer) -> None:
+JOINED: Mapping[Kind, Callable[[str, str, str], AbstractContextManager[object]]] = {
+    "classic": member,
+    "share": partial(share_member, is_assigned=True),
+    "streams": partial(streams_member, is_assigned=True),
+}
+
+
+@pytest.mark.shows("offsets, lag, state and members of each kind of group match Kafka's own tools")
+@pytest.mark.parametrize("kind", JOINED)
+def test_groups_are_as_kafkas_tools_report_them(world: World, kind: Kind) -> None:
     """Of six partitions one has lag, one is at the end, the others have no commit. Its member has all of them."""
     world.produce({0: 5, 1: 5, 2: 5})
     world.commit({0: 2, 1: 5})
-    member = {"share": share_member, "streams": streams_member}[kind]
 
-    with member(world.servers, world.group, world.topic, is_assigned=True):
+    with JOINED[kind](world.servers, world.group, world.topic):
         world.has("kctl_consumer_lag", {0: 3, 1: 0})
         eventually(lambda: world.word("kctl_group_state", "state") == "stable", what="it has joined")
-        reported = kafka_tools.describe_newer_group(world.servers, kind, world.group)
+        reported = kafka_tools.describe_all(world.servers, kind, world.group)
         [ours] = json.loads(world.exporter.get(f"/api/v1/groups/{world.group}")[1])["members"]
         samples = world.exporter.samples()
     [of_tool] = reported.members
 
     columns = {"kctl_consumer_committed_offset": "current_offset", "kctl_consumer_lag": "lag"}
-    if kind == "streams":  # the tool for share groups prints no log ends
+    if kind != "share":  # whose tool prints no log ends
         columns["kctl_partition_end_offset"] = "log_end_offset"
     for name, column in columns.items():
         found = {row.partition: getattr(row, column) for row in reported.partitions if row.current_offset is not None}
         assert samples.of(name, "topic", "partition", group=world.group) == {
             (world.topic, str(partition)): value for partition, value in found.items()
         }
+    for name in ("kctl_group_lag", "kctl_topic_lag"):
+        assert samples.of(name, group=world.group) == {(): 3}
+    assert set(samples.of("kctl_partition_start_offset", "partition", group=world.group).values()) == {0}
     assert (world.word("kctl_group_state", "state"), reported.state.state) == ("stable", "Stable")
     assert samples.of("kctl_group_members", group=world.group) == {(): reported.state.members} == {(): 1}
     assert samples.of("kctl_group_info", "type", "coordinator", group=world.group) == {
         (kind, str(reported.state.coordinator_id)): 1
     }
+    [age] = samples.of("kctl_group_stats_age_seconds", group=world.group).values()
+    assert 0 <= age < 5
     assert (ours["member_id"], ours["client_id"]) == (of_tool.consumer_id, of_tool.client_id)
-    if kind == "share":
-        assert of_tool.assignment == tuple((world.topic, number) for number in ours["assigned"][world.topic])
-        assert of_tool.host == f"/{ours['host']}".replace("//", "/")
-    else:  # members have tasks, not partitions of topics
+    assert kind != "classic" or ours["lag"] == 3
+    if kind == "streams":  # members have tasks, not partitions of topics
         assert of_tool.assignment == tuple(("0", number) for number in range(6))
         assert ours["assigned"] is None
+    else:
+        assert of_tool.assignment == tuple((world.topic, number) for number in ours["assigned"][world.topic])
+        assert of_tool.host == f"/{ours['host']}".replace("//", "/")

@@ -115,7 +115,7 @@ def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: Kafka
     alter_share_offsets(servers, "sharers", "commons", {1: 1})
 
     eventually(lambda: lags()[1] == (1, 2), what="it is behind")
-    reported = kafka_tools.describe_newer_group(servers, "share", "sharers").partitions
+    reported = kafka_tools.describe_all(servers, "share", "sharers").partitions
     assert lags() == lags("-t", "commons") == {row.partition: (row.current_offset, row.lag) for row in reported}
     assert (group["state"], group["type"]) == ("Stable", "share")
     assert group["members"][0]["assigned"] == {"commons": [0, 1]}

@@ -12,6 +12,7 @@ from typing import Literal
 from kctl.errors import KctlError
 from tests.servers.kafka_broker import kafka_command
 
+Kind = Literal["classic", "share", "streams"]
 _TIMEOUT_SECONDS = 60
 _CONSUMER = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 _TOOLS = {
@@ -99,9 +100,12 @@ def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
     return sorted(members, key=lambda it: it.consumer_id)
 
 
-def describe_newer_group(bootstrap_servers: str, kind: Literal["share", "streams"], group: str) -> DescribedGroup:
-    """Describes a share or streams group with three concurrent runs of its tool. For streams groups the tool prints
-    only partitions of members' tasks. Raises KctlError if the group does not exist."""
+def describe_all(bootstrap_servers: str, kind: Kind, group: str) -> DescribedGroup:
+    """Partitions, state and members. For streams groups the tool prints only partitions of members' tasks. Raises
+    KctlError if the group does not exist."""
+    if kind == "classic":
+        where = (bootstrap_servers, group)
+        return DescribedGroup(describe_group(*where), describe_state(*where), describe_members(*where))
     questions = ("--offsets", "--verbose"), ("--state",), ("--members",)
     with ThreadPoolExecutor(len(questions)) as pool:
         outputs = pool.map(
