@@ -5,7 +5,6 @@ hangs, ends or returns. Groups of each kind are in test_exporter_kinds.py.
 import asyncio
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
@@ -91,15 +90,6 @@ def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(broker: Kaf
     for name in names:
         assert lag(exporter.samples(), name).keys() == {("orders", "3")}, name
         assert exporter.samples().of("kctl_group_state", group=name, state="empty") == {(): 1}
-
-
-@pytest.mark.shows("simultaneous scrapes share one page and send no request to a broker")
-def test_many_scrapes_at_once_ask_the_brokers_nothing_and_get_one_page(exporter: Exporter) -> None:
-    with ThreadPoolExecutor(8) as pool:
-        pages = [Samples(page) for status, page in pool.map(lambda _: exporter.get("/metrics"), range(16))]
-
-    taken = {tuple(page.of("kctl_cluster_collect_timestamp_seconds").values()) for page in pages}
-    assert len({page.page for page in pages}) == len(taken) < 16
 
 
 @pytest.mark.shows("a cycle sends one request per broker, two per coordinator and leader; Metadata for new topics")

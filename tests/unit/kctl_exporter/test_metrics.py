@@ -97,6 +97,7 @@ def test_compressed_blocks_are_one_gzip_member_of_the_whole_text(texts: list[byt
     assert decompressor.unused_data == b""
 
 
+@pytest.mark.shows("simultaneous scrapes share one page and send no request to a broker")
 def test_a_page_that_is_asked_for_is_ready_when_its_snapshot_becomes_the_last_one() -> None:
     latest, following = snapshot(), replace(snapshot(), kafka_lag=LagTotals(2))
     exposition = Exposition(lambda: latest)
