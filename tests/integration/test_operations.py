@@ -58,7 +58,7 @@ def test_a_pause_is_carried_out_kept_and_shown_until_it_is_resumed(master: Calla
     assert [worker(fleet, name)["state"] for name in ("worker-0", "worker-1")] == ["running", "paused"]
     log = fleet.log.read_text()
     assert f"action=operation id={paused['id']} by={ME} uid={os.getuid()} via=socket" in log
-    assert f'outcome=done operation="pause orders-1": {paused["text"]}' in log
+    assert f'outcome=done operation="pause topic orders partition 1": {paused["text"]}' in log
     [scope] = fleet.status()["worker-1"]["paused"]
     assert (scope["topic"], scope["partition"], scope["by"]) == ("orders", 1, ME)
 
