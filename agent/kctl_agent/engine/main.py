@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kctl_agent.paths import ProcessIdentity, is_alive
-from kctl_agent.process.bootstrap import ProcessSettings, begin, decoded, fitting, log_trace
+from kctl_agent.process.bootstrap import ProcessSettings, begin, decoded, fitting, left, log_trace
 from kctl_agent.process.stats import ProcessStats
 from kctl_agent.process.stop import watch_parent
 from kctl_agent.process.tracebacks import first_line
@@ -296,8 +296,4 @@ def _serve(settings: EngineSettings, server: AgentServer, inbox: Inbox) -> int:
         except Exception as error:  # a JVM that is gone
             log.debug("while stopping: %s: %s", type(error).__name__, first_line(error))
         stats.close()
-    if why:
-        log.error("%s", why)
-        return 1
-    log.info("left")
-    return 0
+    return left(log, 1 if why else 0, why)

@@ -100,6 +100,12 @@ def leave(code: int) -> NoReturn:
     os._exit(code)
 
 
+def left(log: logging.Logger, code: int, why: str) -> int:
+    """Logs why the process ends, as the last line of its log, which `kctl status` shows; returns the exit code."""
+    log.log(logging.ERROR if why else logging.INFO, "%s", why or "left")
+    return code
+
+
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
     """Logs a traceback, at DEBUG if the error is `expected` or its message suffices, otherwise at ERROR. An error that
     the user's module raised at import is always logged at ERROR."""

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
+from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, left, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import StopRequest, watch_parent
 from kctl_agent.replies.questions import asked_of
@@ -57,11 +57,7 @@ def _serve(settings: SinkerSettings, server: AgentServer, inbox: Inbox) -> int:
         stats.ended(why)
     stats.close()
     storage.close()
-    if why:
-        log.error("%s", why)  # the last line of the log is what `kctl status` shows
-    else:
-        log.info("left")
-    return code
+    return left(log, code, why)
 
 
 def _run(

@@ -10,7 +10,7 @@ from kafka.errors import KafkaError
 
 from kctl_agent.errors import StorageError
 from kctl_agent.kafka.errors import describe
-from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, log_trace
+from kctl_agent.process.bootstrap import EX_CONFIG, BootstrapError, begin, left, log_trace
 from kctl_agent.process.outages import Stopped, until_it_works
 from kctl_agent.process.stop import StopRequest, watch_parent
 from kctl_agent.process.tracebacks import first_line
@@ -125,11 +125,7 @@ def _serve(settings: WorkerSettings, server: AgentServer, inbox: Inbox) -> int:
     finally:
         worker.close()
         stats.close()
-    if why:
-        log.error("%s", why)  # the last line of the log is what `kctl status` shows
-    else:
-        log.info("left")
-    return code
+    return left(log, code, why)
 
 
 def _text(error: Exception, servers: str) -> str:

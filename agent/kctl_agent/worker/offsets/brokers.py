@@ -155,21 +155,11 @@ class Brokers:
         before = {tp: log_seen(notes[tp], at.offset, at.leader_epoch) for tp, at in committed.items()}
         diverged, unknown = self.divergences_of_each(before | dict(known or {}), bounds.logs)
         unanswered = undescribed | bounds.unanswered | unknown
-        found = {
-            tp: Found(
-                tp.topic,
-                tp.partition,
-                topics.ids.get(tp.topic),
-                committed[tp].offset if tp in committed else None,
-                bounds.starts[tp],
-                bounds.ends[tp],
-                notes.get(tp),
-                bounds.logs.get(tp),
-                diverged.get(tp),
-            )
-            for tp in partitions
-            if tp not in unanswered
-        }
+        found: dict[TopicPartition, Found] = {}
+        for tp in set(partitions) - unanswered.keys():
+            partition = tp.topic, tp.partition, topics.ids.get(tp.topic)
+            at = committed[tp].offset if tp in committed else None, bounds.starts[tp], bounds.ends[tp]
+            found[tp] = Found(*partition, *at, notes.get(tp), bounds.logs.get(tp), diverged.get(tp))
         return found, unanswered
 
     def divergences(

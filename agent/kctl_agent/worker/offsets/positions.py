@@ -169,14 +169,8 @@ class SeekPlan:
         return f"{where}: is at {self.target} already"
 
     def to_json(self) -> JsonObject:
-        return {
-            "topic": self.topic,
-            "partition": self.partition,
-            "from": self.position,
-            "to": self.target,
-            "skipped": self.skipped,
-            "again": self.again,
-        }
+        move = {"from": self.position, "to": self.target, "skipped": self.skipped, "again": self.again}
+        return {"topic": self.topic, "partition": self.partition, **move}
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
