@@ -6,7 +6,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -150,7 +150,7 @@ def wired(
     http = HttpServer(create_app(source, access, refusals=http_refusals), http_socket, access)
     # A cycle: HTTP offers operations, and one of them, `reload`, renews HTTP's access rights.
     context.use_http = partial(_use_http, http, hosts, config)
-    context.prepare_groups = partial(_prepare_groups, groups)
+    context.prepare_groups = lambda new: partial(groups.use, groups.prepared(_all_groups(new)))
     context.hosts = hosts
     control = ControlServer(Router(answer, operations).answer)
     tables = TableMaintenance(lambda: context.config, collector.latest)
@@ -166,12 +166,6 @@ def _all_groups(config: Config) -> list[CollectedCluster]:
             return []
         exporter = replace(exporter, groups=())
     return [CollectedCluster(kafka.cluster, of_fleet(config), exporter, config.status, (kafka.group,), checkpoints)]
-
-
-def _prepare_groups(groups: Collectors, config: Config) -> Callable[[], Awaitable[None]]:
-    prepared = groups.prepared(_all_groups(config))
-
-    return partial(groups.use, prepared)
 
 
 def _use_http(server: HttpServer, hosts: Hosts | None, config: Config, settings: HttpSection) -> list[str]:
