@@ -1,8 +1,8 @@
 """Membership in the consumer group: kafka-python joins, heartbeats and commits, but fetches nothing.
 
-All partitions are paused; Spark reads the records. The rebalance listener is awaited on kafka-python's I/O loop, where
-nothing may block and `commit()` raises. So blocking work runs in its own thread while heartbeats continue, and offsets
-are committed inside the callback.
+All partitions are paused; Spark reads the records. kafka-python awaits the rebalance listener on its I/O loop, so the
+listener's blocking work runs in a thread while heartbeats continue. `commit()` raises on that loop, so the listener
+commits offsets through the coordinator object.
 """
 
 import json
@@ -40,9 +40,9 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns a subclass of assignor `name` that announces the leader to every member, and claims the partitions that
-    this member owns. The leader writes its member id and the partition counts into the user data of every assignment,
-    which other clients ignore.
+    """Returns a subclass of assignor `name` that announces the leader to every member, and if cooperative claims only
+    the `owned` partitions. The leader writes its member id and the partition counts into the user data of every
+    assignment, which other clients ignore.
 
     `own_member_id` is called in `assign`, `owned` at each join, `on_leader(generation, leader, partitions)` on
     kafka-python's I/O thread at every assignment. `leader` is None if the leader is another client; `partitions` has
@@ -288,8 +288,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """Whether `leader` is this member's id or its predecessor's. The broker makes the id from `group.instance.id`
-        and a UUID, and a restarted leader may lead under its old id."""
+        """Whether `leader` is this member's id or was before a restart. Ids consist of `group.instance.id` and a UUID;
+        an assignment may still have a restarted leader's old id."""
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
@@ -310,8 +310,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Loads metadata; call it after `subscribe`. Otherwise a leader assigns partitions while kafka-python 3.0.12 knows
-    none; it notices this later and makes the whole group join again."""
+    """Makes the coordinator take in known metadata; call it after `subscribe`. Otherwise a leader's first assignment
+    in kafka-python 3.0.12 is compared with an empty snapshot, and the whole group joins again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
@@ -338,7 +338,7 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """Whether the member counts as stable but sends no heartbeats. kafka-python 3.0.12 does this after a heartbeat is
+    """Whether the member counts as stable but sends no heartbeats, as in kafka-python 3.0.12 after a heartbeat was
     answered by FENCED_INSTANCE_ID."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001

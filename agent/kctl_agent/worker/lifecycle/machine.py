@@ -1,7 +1,7 @@
 """The state machine of a worker: events in, actions out.
 
 Pure; times are the caller's monotonic seconds. Each method is an event and returns the actions that follow, in order.
-`tick` decides what must end and `start_due` what may begin, so a turn does at most one slow thing.
+`tick` decides which queries must end; `start_due` starts at most one, because a start is slow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ NONE: Group = frozenset()
 
 
 class WorkerState(StrEnum):
-    """States that `Lifecycle` decides on; the process adds `starting` and `failed`."""
+    """The states of `Lifecycle`; the process adds `starting` and `failed`."""
 
     JOINING = "joining"
     ASSIGNED = "assigned"
@@ -73,8 +73,8 @@ class StartQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Drain(Action):
-    """Starts no further batch. `Lifecycle.drained` is called once the pipeline is drained, at once or after a later
-    `Drain`."""
+    """Prevents further batches. If no batch runs, `Lifecycle.drained` is called; otherwise a later turn repeats this
+    action."""
 
     group: Group
 
@@ -116,7 +116,7 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """A worker's state. The first event is `polled`. Runs on the main thread, or during a revocation in its thread."""
+    """A worker's state. The first event is `polled`. For the main thread and the thread of a revocation."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -183,7 +183,7 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Records why the storage has no room for a batch (`full`), or too little to resume (`nearly_full`)."""
+        """Records why the storage has no room for a batch (`full`), or not enough to end throttling (`nearly_full`)."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
@@ -313,7 +313,7 @@ class Lifecycle:
         return [*found, Throttle(why)] if why != before else found
 
     def _enter(self, state: WorkerState) -> list[Action]:
-        """Enters a state and publishes it. A stopping worker keeps its state."""
+        """Enters a state. A stopping worker keeps its state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state

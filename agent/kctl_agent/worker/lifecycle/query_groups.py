@@ -46,7 +46,7 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records a failed query, or without `was_read` a query that could not be started. Returns the number of
+        """Records that a query failed, or could not be started (`was_read` is false). Returns the number of
         failures in a row, and the seconds until the next start."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]

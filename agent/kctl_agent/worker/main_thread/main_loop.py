@@ -1,7 +1,7 @@
 """The main thread's turns: pass events to the `lifecycle` and perform its actions.
 
 A turn polls the group, executes operations, checks queries, storage and logs, and never waits long. A revocation runs
-in its own thread while the main thread waits for it inside `poll`.
+in a thread while the main thread waits for it inside `poll`.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class LogChecks:
         self._check_storage()
 
     def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """Drains the query if a log was truncated below its position. Asks a broker only after a change of leader."""
+        """Drains all queries if a log was truncated below a position. Asks brokers only after a change of leader."""
         if view is self._compared:
             return
         self._compared = view
@@ -85,7 +85,7 @@ class LogChecks:
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _check_storage(self) -> None:
-        """Drains the query if the storage has lost messages; the next query reads them again."""
+        """Drains all queries if the storage has lost messages; the next ones read these again."""
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS
@@ -186,7 +186,7 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """Ends the batch, commits its offsets and leaves the group; without waiting if the turn has no time left."""
+        """Ends the batch, commits its offsets and leaves the group; does not wait if the turn's deadline has passed."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
         self._perform(self._lifecycle.stop_requested())

@@ -1,5 +1,5 @@
-"""Begins a query: decide, set the stored offsets, commit, read, in this order. A worker that freezes after any step is
-rejected at the next."""
+"""Begins a query in four steps: decide on offsets, store them, commit, read. If a worker freezes after a step and
+loses its partitions, its next step is rejected."""
 
 import logging
 import time

@@ -58,8 +58,8 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """Moves the group's offset, then the stored offset. Raises MemberLost, KafkaError or StorageError if nothing
-        has changed; HalfMoved if only the group may have moved. Then the next start sees a reset."""
+        """Moves the group's offset, then the stored offset. Raises MemberLost, KafkaError or StorageError if neither
+        has moved; HalfMoved if the group's alone may have moved, which the next start treats as a reset."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
         try:

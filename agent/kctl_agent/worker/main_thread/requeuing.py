@@ -1,6 +1,6 @@
 """Requeues dead letters of a table in a thread, because the main thread must not wait for Spark.
 
-The tables decide which worker takes a request and prevent duplicates, so nothing has to stop when partitions move.
+The tables' commits decide which worker executes a request, so a requeue need not stop when partitions move.
 """
 
 import logging

@@ -139,7 +139,7 @@ class Brokers:
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
         """Returns for each partition the facts that decide where reading starts, or the reason why no leader answers.
-        Compares logs with `known`, else with the note of the committed offset. Raises KafkaError."""
+        Compares a log with `known`, or if missing there with the committed note or epoch. Raises KafkaError."""
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
@@ -165,8 +165,8 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """Returns the offsets from which logs differ from those seen before. Asks brokers only after a change of
-        leader. Raises KafkaError if a later try may succeed."""
+        """Returns the first different offset of each log that differs from `before`. Asks brokers only after a change
+        of leader. Raises KafkaError if a retry may succeed; logs other errors."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].epoch > seen.epoch
         }

@@ -1,5 +1,5 @@
-"""The metadata that a worker commits with an offset: the storage with the messages below it, and the log that was read.
-Pure. An offset committed without such a note is another client's and resets the group.
+"""The note that a worker commits with an offset: which storage has the messages below the offset, and which log was
+read. Pure. An offset without a note was committed by another client, which may have reset the group.
 
 Leader epochs (KIP-320) show whether the current log is still the one that was read. The end of a log does not show it
 if the log was truncated and has grown past the position again. But a new leader knows where its log of an older epoch
@@ -36,8 +36,8 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last seen log of each partition. It no longer counts once the partition is given up, because another owner
-    may handle a truncation. `began`, `observe` and `committed` are for one thread."""
+    """The last seen log of each partition. `known` leaves out partitions that were given up, because another owner may
+    have handled a truncation. `began`, `observe` and `committed` are for one thread."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -69,8 +69,8 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns positions to commit again, because they are above the log end in the committed note. That is usual
-        once messages stop."""
+        """Returns positions to commit again with a newer note, because the log end in the committed note is lower. This
+        is usual after the last messages."""
         return {
             tp: position
             for tp, position in positions.items()

@@ -1,4 +1,4 @@
-"""Where a worker begins to read a partition, from committed offset and note, stored offset, log and reset policy. Pure.
+"""Decides where to begin reading a partition, by committed offset and note, stored offset, log and reset policy. Pure.
 For the cases see docs/architecture.md, "What the stored offset must not hide"."""
 
 from collections.abc import Callable
@@ -88,10 +88,10 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
 
     - A changed topic id invalidates the stored offset and an offset committed with the old id. An unknown id
       invalidates nothing.
-    - A committed offset without a note is another client's, and reading begins there. With a stored offset this is a
-      reset; otherwise another client has left the group.
+    - A committed offset without a note is another client's, and reading begins there. If the stored offset differs,
+      this is reported as a move.
     - If the note names this storage, reading continues at the stored offset. A higher committed offset shows that the
-      storage was rolled back. Without a stored offset the storage was emptied, and the committed offset counts.
+      storage was rolled back. If it has no stored offset, it was emptied; reading begins at the committed offset.
     - If the note names another storage, the committed offset replaces the stored offset.
 
     Finally the offset is moved into the log. An offset above the log's end, or above the first offset that differs,

@@ -55,7 +55,7 @@ class StartOffsets:
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
         """Decides where partitions begin.
 
-        To notice another owner's actions, reads stored offsets before committed ones, and again if an offset has moved.
+        Reads stored offsets before committed ones, and again if a start offset moves, to notice other owners' changes.
         Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
         """
         self._bind()
@@ -94,9 +94,8 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Asks brokers about partitions, and about all partitions of a topic that is `new` to the group, even other
-        members', so that all get a stored offset. A partition that later has none was added, and is read from its
-        start."""
+        """Asks brokers about `partitions`, and about all partitions of topics that are `new` to the group, even other
+        members': all get a stored offset now. A partition without one was added later, and is read from its start."""
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:

@@ -1,4 +1,4 @@
-"""Says in one line why a batch failed, and whether the storage was the cause. The driver gets an executor's exception
+"""Finds why a batch failed, in one line, and whether the storage was the cause. The driver gets an executor's exception
 as text. kctl marks its own exceptions with a secret token, because an exception of user code may quote any record."""
 
 import re

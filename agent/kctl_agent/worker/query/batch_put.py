@@ -39,8 +39,8 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange],
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """Returns the number of tasks: one per slot, more if equal numbers of partitions would make unequal tasks, fewer if
-    tasks would have less than `least_records` on average."""
+    """Returns the number of tasks: `at_a_time`; more if partitions differ much in size; fewer if there are fewer
+    partitions, or tasks would have less than `least_records` on average."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -48,7 +48,7 @@ def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -
 
 
 class BatchPut(ABC):
-    """Stores batches of a query. `token` identifies the errors of a batch."""
+    """Stores batches of a query. `token` marks kctl's own exceptions (`batch_failure`)."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         self._transform = transform
@@ -72,8 +72,8 @@ class BatchPut(ABC):
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of the query's `stream` and moves stored offsets to the ends of `ranges`. Runs on a callback
-        thread."""
+        """Stores a batch of the frame that `stream` returned; moves stored offsets to the ends of `ranges`. Runs on a
+        callback thread."""
 
 
 class BlockPut(BatchPut):

@@ -53,7 +53,7 @@ class CarefulSearch:
         now: float,
         before: CarefulSearch | None = None,
     ) -> None:
-        """Partitions that can be read wait up to `wait_seconds` for `most` records."""
+        """Partitions without a bad record are read together, after `wait_seconds` or at `most` records."""
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)

@@ -1,5 +1,5 @@
-"""PySpark's daemon, which forks a Python for each task, with the imports of a put already done. A fork has no threads,
-but needs none: pyarrow's jemalloc restarts its own; OpenBLAS starts none, because Spark sets `OMP_NUM_THREADS`."""
+"""PySpark's daemon, which forks a Python for each task, with the imports of a put already done. A fork loses the
+daemon's threads: pyarrow's jemalloc restarts its own; OpenBLAS has none, because Spark sets `OMP_NUM_THREADS`."""
 
 import gc
 import socket
@@ -32,7 +32,7 @@ def worth_searching(paths: list[str]) -> list[str]:
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Makes `serve` reject other users. A fork reads as many bytes as a peer asks for before it compares the secret."""
+    """Makes `serve` reject other users: before comparing the secret, a fork reads as many bytes as a peer announces."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

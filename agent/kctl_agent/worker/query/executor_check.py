@@ -1,5 +1,5 @@
-"""Checks that executors on other machines exist and that this machine sees their files. A batch is safe without this,
-but would fail each time without naming the machine."""
+"""Checks that executors on other machines exist and that this machine sees their files. Without it,
+batches would fail safely, but not name the machine."""
 
 from __future__ import annotations
 

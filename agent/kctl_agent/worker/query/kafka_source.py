@@ -41,7 +41,7 @@ WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Where reading a partition begins. `version` is the version of the stored offset that decided the start."""
+    """Where reading a partition begins. `version` is the stored offset's version after it was set to `start`."""
 
     start: int
     topic_id: str | None

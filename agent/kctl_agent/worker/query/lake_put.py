@@ -187,7 +187,7 @@ class LakePut(BatchPut):
     def _fit(self, rows: DataFrame) -> DataFrame:
         """Adds the new columns of these rows to the table; returns the rows with the columns that the table has.
 
-        Raises TableRefused, StorageUnusable; RegistryUnusable if the table cannot have a type of decoded rows.
+        Raises TableRefused, StorageUnusable; RegistryUnusable if a type of decoded rows does not fit the table.
         """
         schema = rows.schema.json()
         if schema != self._schema:

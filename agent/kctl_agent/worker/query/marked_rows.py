@@ -117,7 +117,7 @@ class UndecodedRows(Marked):
 
 class MarkedRows(Marked):
     def __init__(self, rows: DataFrame, place: str = "") -> None:
-        """`place` is the prefix of the column names in `MESSAGE`."""
+        """`place` is `_kafka.` if that struct has the columns of `MESSAGE`."""
         super().__init__(rows, _counts(place))
         self._place = place
         self._second, self._marked, self._found = Observation(), Observation(), Observation()
@@ -162,8 +162,8 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
 
 
 def _now() -> Column:
-    """Returns the current time. Adds an empty substring of `topic`, because Spark would put a constant into the query's
-    generated code and compile that again for each batch."""
+    """Returns the current time, joined with an empty substring of `topic`: for a constant, Spark would compile the
+    query's generated code again for each batch."""
     return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 
 

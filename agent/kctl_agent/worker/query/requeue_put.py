@@ -110,5 +110,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Escapes a folder's address, because Spark treats a path as a pattern."""
+    """Escapes an address, because Spark treats a path as a pattern."""
     return GLOB.sub(r"\\\1", file.spark_uri)
