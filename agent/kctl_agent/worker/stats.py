@@ -156,8 +156,8 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
-        """Returns a function that gives a partition's unfinished messages and the age of the oldest, by the last count;
-        0 messages for a table."""
+        """Returns a function that returns a partition's number of unfinished messages (0 for a table) and the oldest
+        one's age; None before the first count."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)

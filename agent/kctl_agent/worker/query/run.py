@@ -123,7 +123,7 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch`, each as its own batch. This object is also its own `query`."""
+    """Stores the ranges of a `CarefulSearch`, each as a batch. Is its own `query`, with the methods of Spark's."""
 
     def __init__(
         self,
@@ -140,8 +140,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. `read` gets the name under which consumers are shared. `unreadable` returns the messages
-        at an offset that become dead letters."""
+        """Starts the thread. Calls of `read` with one name share consumers. `unreadable` returns the messages, from an
+        offset on, that may become dead letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -200,7 +200,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes dead letters if the cause is certainly in the record. Returns whether reading continues."""
+        """Makes dead letters if the record certainly caused the failure. Returns False if it must be retried."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False

@@ -1,8 +1,8 @@
 """The user's transform: a stateless DataFrame -> DataFrame that leaves each record in its partition and order. Also the
 version of the user's modules that this process has imported, and how they reach executors on other machines.
 
-An engine's Pythons outlive a worker, and Spark starts new ones only if their environment changes. So the environment
-contains the version.
+An engine's Python processes outlive a worker, and Spark starts new ones only if their environment changes. So the
+environment contains the version.
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Ships the user's modules through Spark's file server. Ships those of `import_dir` that this process has imported,
-    because the folder may contain secrets. Call it with a SparkContext before its first Python function. Raises
-    OSError."""
+    """Ships the user's modules through Spark's file server: only what this process has imported, because
+    `import_dir` may contain secrets. Call it before the first Python function of `context`. Raises OSError."""
     written = io.BytesIO()
     files = sorted(path.relative_to(import_dir) for path in _imported(import_dir))
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:

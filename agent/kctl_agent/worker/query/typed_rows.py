@@ -1,8 +1,8 @@
 """Decodes Avro in Spark: values of messages become typed columns, with one `from_avro` for each schema of a batch.
 
 Each message names its schema, but Spark needs all schemas before the batch runs. So the driver runs the batch with the
-schemas that it knows. If Spark then counts other ids, the driver fetches their schemas, and runs the batch again if the
-registry knows any of them.
+schemas that it knows. If the batch has other schemas, the driver asks the registry, and runs the batch again if any is
+found.
 """
 
 import json
@@ -159,8 +159,8 @@ class TypedRows:
         return prefix, f"{schema.name} ({schema.label})", schema
 
     def decoded(self, rows: DataFrame) -> DataFrame:
-        """Returns the record's fields as columns, `_kafka` with the columns of these rows, `_kctl_error`, and the
-        prefix of each row whose schema is unknown. Raises RegistryUnusable."""
+        """Returns rows with the record's fields as columns, the columns of `rows` in `_kafka`, `_kctl_error`, and in
+        `_kctl_prefix` the prefix if its schema is unknown. Raises RegistryUnusable."""
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)
@@ -186,8 +186,8 @@ class TypedRows:
     def _record(
         self, session: SparkSession, schema: Schema, writers: Mapping[str, Sequence[bytes]]
     ) -> tuple[Column, dict[bytes, str]]:
-        """Returns the decoded record; all its fields are null if a value has no record or does not fit. Also returns,
-        for each prefix whose schema cannot be read by the reader's schema, the reason."""
+        """Returns the decoded record; all its fields are null if a value cannot be decoded. Also returns, by
+        prefix, why the reader's schema cannot read some or all records."""
         reader = json.loads(schema.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
@@ -204,7 +204,7 @@ class TypedRows:
         return none if made is f else made.otherwise(none), mismatched
 
     def _compared(self, session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
-        """Returns whether Avro accepts a schema, and why some of its records cannot be read (empty if all can)."""
+        """Returns whether a writer's schema can be used, and why `reader` cannot read all its records (or "")."""
         key = writer, reader
         if key not in self._comparisons:
             self._comparisons[key] = _compared(session, writer, reader)
