@@ -13,14 +13,14 @@ _OTHERS = stat.S_IRWXO
 
 def read_private(path: Path) -> str:
     """Reads a file with a secret. The file's group may have access, because container platforms provide secrets that
-    way. Raises UnicodeDecodeError, or OSError, also if all users have access."""
+    way. Raises UnicodeDecodeError, or OSError, for example if all users have access."""
     with path.open(encoding="utf-8") as file:
         _judge(os.fstat(file.fileno()), path)
         return file.read()
 
 
 def check_private(path: Path) -> None:
-    """Like `read_private`, checks the rights of a file that another program reads (OpenSSL, Java). Raises OSError."""
+    """Checks, as `read_private` does, who may open a file that OpenSSL or Java reads. Raises OSError."""
     _judge(path.stat(), path)
 
 

@@ -15,7 +15,7 @@ _PLAIN_NAMES: Final = frozenset({"None", "str", "int", "float", "bool"})
 
 
 def renamed(kind: type, attribute: str, name: str) -> None:
-    """Gives a field a JSON name that is a Python keyword; msgspec renames fields only in its own types."""
+    """Gives a field a JSON name that is a Python keyword. msgspec can do this only in its own types."""
     declared: Any = kind
     found = declared.__dataclass_fields__
     found[attribute].name = name

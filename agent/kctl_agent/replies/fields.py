@@ -1,5 +1,5 @@
 """Declares fields of replies: how they are encoded, their column of the command line and their metric. Also has
-`TopicPartition`, so that the command line can import it without the replies that share it."""
+`TopicPartition`, so that the command line can import it without the replies that use it."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class FieldMetric(NamedTuple):
 
 
 def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
-    """Declares a field with a `FieldMetric`, or with a `column` of `kctl rpc workers -o wide` that has `digits` after
-    the point."""
+    """Declares a field. `metric`: arguments of `FieldMetric`; `shown`: such as a `column` of `kctl rpc workers -o wide`
+    with `digits` after the point."""
     if metric:
         shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)

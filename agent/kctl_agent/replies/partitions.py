@@ -39,7 +39,7 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Returns the lag from the committed offset to the end, as the master does, never negative. Without a commit,
+    """Returns the lag from the committed offset to the end, never negative, by the master's rule: without a commit, it
     counts from the log start (`earliest`) or the position (`latest`). None if an offset is unknown."""
     first = committed
     if first is None:

@@ -45,7 +45,7 @@ class Question(NamedTuple):
 
 
 def named(path: str) -> Any:
-    """Imports an object. Names come from the table, never from a request."""
+    """Imports an object. `path` comes from the table of questions, never from a request."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 

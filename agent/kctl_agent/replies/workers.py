@@ -53,7 +53,7 @@ class Scope:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """An entry of a worker's list of its latest events."""
+    """One of a worker's latest events."""
 
     at: float
     """Unix seconds."""
@@ -131,7 +131,7 @@ class EngineStats:
 
 @dataclass(frozen=True, slots=True)
 class CommitStats:
-    """Counters of a worker's commits to its table since its start."""
+    """Counters of commits to a worker's table, since the worker started."""
 
     failed: int | None = counter(
         "kctl_table_commit_failures_total",

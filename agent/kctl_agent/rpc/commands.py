@@ -87,7 +87,7 @@ _OLD_SECONDS = 15.0
 
 
 def _command(name: str, question: Question) -> AgentCommand:
-    """Makes the command that answers a question. It raises NotReady if a reply is needed and does not exist yet."""
+    """Makes the command that answers a question. It raises NotReady if the snapshot lacks a needed reply."""
     kind: type = named(question.reply)
 
     def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
@@ -142,7 +142,7 @@ PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000)
 
 
 def ping_of(inbox: Inbox) -> AgentCommand:
-    """Makes a ping that also reports when the main thread last took operations, which the inbox always knows."""
+    """Makes a ping that also reports how long ago the main thread last took operations from the inbox."""
 
     def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
         return _ping(snapshot, params, now, inbox.taken_at)

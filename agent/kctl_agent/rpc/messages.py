@@ -108,7 +108,7 @@ class PublicError(Protocol):
 
 
 def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
-    """Makes the reply that reports an error. Its message must be fit to leave the process."""
+    """Makes the reply that reports an error. The error's message must be fit to leave the process."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
 

@@ -87,8 +87,8 @@ class Inbox:
         self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation once. If `first` raises, the operation is not accepted. Ignores an id that is known
-        because the request was repeated, or was cancelled before it arrived."""
+        """Accepts an operation, unless `first` raises. Ignores an operation whose id is known, because the request was
+        repeated, or was cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -112,7 +112,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Begins an operation, which can no longer be cancelled. If it was dropped, returns its outcome."""
+        """Begins an operation; then it cannot be cancelled. Returns its outcome if it was cancelled or is too late."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:

@@ -210,7 +210,7 @@ class AgentServer:
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Starts to serve; afterwards callers are answered. Raises PathError, RuntimeError (started before)."""
+        """Starts serving. Callers are answered once this returns. Raises PathError, RuntimeError (started before)."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self._run_dir)
@@ -226,7 +226,7 @@ class AgentServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops serving and removes the socket if it is ours. Idempotent; from any thread except its own."""
+        """Stops serving and removes the socket if it is ours. Idempotent; for any thread except the server's."""
         with _FORK_LOCK:
             thread = self._thread
             if thread is None:  # never started, or inherited by a fork
@@ -315,7 +315,7 @@ class AgentServer:
         return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Stops accepting until the next sweep. Otherwise the listener stays readable, and the loop spins."""
+        """Stops accepting until the next sweep: the listener stays readable, so the loop would spin."""
         self._faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
@@ -346,7 +346,7 @@ class AgentServer:
         _SERVERS.discard(self)  # last: until here a fork has something to forget
 
     def _forget(self) -> None:
-        """Closes the inherited descriptors in a forked child. Socket files and epoll set stay the parent's."""
+        """Closes the inherited descriptors in a forked child. The parent keeps its socket files and epoll set."""
         self._bound.socket.close()
         for connection in self._connections.values():
             connection.socket.close()

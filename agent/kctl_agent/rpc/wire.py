@@ -110,7 +110,7 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """Makes one encoder: `JSONEncoder.encode` makes one for each message, which costs as much as 200 more bytes."""
+    """Makes an encoder for all messages. `JSONEncoder.encode` makes one for each, at the cost of 200 more bytes."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:

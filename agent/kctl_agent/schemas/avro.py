@@ -21,8 +21,8 @@ NAMED = ("record", "error", "enum", "fixed")
 
 
 def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[str, str]:
-    """Returns the JSON of a schema with every reference replaced by its definition, and the schema's name. `referenced`
-    are the texts of schemas, each after those that it refers to. Raises Undecodable."""
+    """Returns the JSON of a schema together with the definitions of its references, and the schema's name. `referenced`
+    has the texts of the references, each after those that it refers to. Raises Undecodable."""
     try:
         names: dict[str, Any] = {}
         for each in referenced:
@@ -54,8 +54,8 @@ def _parsed(text: str) -> Any:
 
 
 def _problem(schema: Any, names: Mapping[str, Any]) -> str | None:
-    """Returns why a message could crash fastavro, whose recursion in C has no limit, or cost far more than its bytes.
-    If there is no such reason, each byte of a message adds at most MOST_LEVELS values."""
+    """Returns why a message could crash fastavro, whose recursion in C has no limit, or make far more values than it
+    has bytes; None if each byte makes at most MOST_LEVELS values."""
     pending, count = [(schema, 0)], 0
     while pending:
         found, level = pending.pop()
@@ -95,7 +95,7 @@ LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal
 
 
 def _inlined(schema: Any, names: Mapping[str, Any], seen: set[str]) -> Any:
-    """Replaces the first use of a referenced name by its definition."""
+    """Replaces the first use of each referenced name by its definition."""
     if isinstance(schema, str):
         if schema not in names or schema in seen:
             return schema

@@ -34,8 +34,8 @@ class Decoder:
         return self._decoded(self.formats.key, data, headers, KEY_HEADER)
 
     def document(self, name: str, data: bytes | None, headers: Headers) -> dict[str, Any]:
-        """Returns fields for people: `value_decoded` and `value_schema`, or `value_error`; `name` is `value` or `key`.
-        Returns no fields for a null or the format `bytes`."""
+        """Returns fields for people, named after `name`: `value_decoded` and `value_schema`, or `value_error`. Returns
+        {} for a null or the format `bytes`."""
         form = self.formats.value if name == "value" else self.formats.key
         if data is None or form == "bytes":
             return {}

@@ -60,7 +60,7 @@ class Registry:
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:
-        """Returns a key's or value's schema. Raises Undecodable if it is unknown or not Avro, RegistryUnusable."""
+        """Returns the schema that a prefix names. Raises Undecodable if it is unknown or not Avro, RegistryUnusable."""
         path, label = path_of(prefix), named(prefix)
         found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
         return found
@@ -78,7 +78,7 @@ class Registry:
         return Schema(text, name, label, document.get("version"), document.get("id"))
 
     def _collect_referenced(self, document: dict[str, Any], above: list[str], texts: dict[str, str]) -> None:
-        """Adds the texts of all referenced schemas by their path, each after those that it refers to."""
+        """Fills `texts` with all schemas that `document` references, by path, each after those that it references."""
         for each in document.get("references") or ():
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}"
             if path in above:
@@ -104,7 +104,7 @@ class Registry:
         return future.result()
 
     def _get(self, path: str) -> dict[str, Any]:
-        """Requests a document with a schema. Raises Undecodable if it is unknown, RegistryUnusable."""
+        """Requests a document with a schema. Raises Undecodable if the schema is unknown, RegistryUnusable."""
         until, why = self._unknown.get(path, (0.0, ""))
         if self._clock() < until:
             raise Undecodable(why)

@@ -2,9 +2,9 @@
 
 Two rules keep a poison message from harming its neighbours:
 
-- *A shared failure is not blamed on a message.* The messages are retried regardless of their tries. Only a message that
-  failed alone, or for which the handler returned False or a reason, can become a dead letter.
-- *Retries are handled alone.* So a message that fails a whole batch costs the others only one more delivery.
+- *A shared failure is not blamed on a message.* All messages of the call are retried, whatever their tries. Only a
+  message that failed alone, or for which the handler returned False or a reason, can become a dead letter.
+- *Retries are handled one by one.* So a message that fails a whole batch costs the others only one more delivery.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ack = bool | str
 
 
 class Final(str):
-    """The reason why no retry can help a message, which becomes a dead letter at once."""
+    """A reason that makes a message a dead letter at once, because no retry can help it."""
 
     __slots__ = ()
 
@@ -119,6 +119,6 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """Clears failures after the first one, because with `ordered` those messages should not have been handled yet."""
+    """Clears failures after the first message that is not done: with `ordered`, it was not their turn yet."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]

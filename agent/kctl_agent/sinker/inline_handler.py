@@ -195,8 +195,8 @@ _POLL_SECONDS = 0.02
 
 
 class Slots:
-    """Limits how many tasks of a worker call its handler at the same time; otherwise one slow handler would fill all
-    slots of an engine. Each holder locks one file, which the kernel unlocks however the holder ends."""
+    """Limits how many tasks of a worker call its handler at the same time; otherwise one slow handler would occupy the
+    whole engine. Each calling task locks one file, which the kernel unlocks however the task ends."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"slot-{number}" for number in range(count)]

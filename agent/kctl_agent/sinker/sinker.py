@@ -39,11 +39,11 @@ UNKNOWN = "the handler failed with only this message, and the sinker died before
 
 
 class Journal:
-    """A claim whose messages a sinker handles one by one, in a file. If the sinker dies, its successor sees which
-    messages are done, and which was in flight and may have killed it. For the main thread.
+    """A file with the progress of a claim whose messages are handled one by one. If the sinker dies, its successor sees
+    which messages are done, and which was in flight and may have killed it. For the main thread.
 
-    The file has the claim as one line of JSON, then one byte when a message begins and one when it ends. Space for them
-    is allocated with the claim, so that they can be written when the disk is full.
+    The file has the claim as one line of JSON, then one byte when a message begins and one when it ends. Space for the
+    bytes is allocated with the claim, so that they can be written when the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -90,7 +90,6 @@ class Journal:
 
 
 def _own_bytes(path: Path) -> bytes:
-    """Reads a regular file of this user with one link. Raises OSError for any other file."""
     with open(os.open(path, _READ), "rb") as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or found.st_nlink != 1:
@@ -209,7 +208,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Settles begun claims after `call` hung, releases others; returns the error. On the watchdog's thread."""
+        """Settles begun claims after `call` hung, releases the others; returns the error. For the watchdog's thread."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -225,7 +224,7 @@ class Sinker:
         return str(error)
 
     def _tidy_up(self) -> None:
-        """Settles and releases the claims of a dead sinker of this name."""
+        """Settles the journalled claim of a dead sinker of this name, and releases its other claims."""
         left = self._journal.left_behind()
         if left is not None:
             self._in_flight = [left]
@@ -238,7 +237,6 @@ class Sinker:
             log.warning("a sinker of this name died with %s in flight; retrying them", number_of(count, "message"))
 
     def _claim(self) -> None:
-        """Claims messages, waiting up to `batch_wait_seconds` after the first."""
         wanted, room = self._settings.batch_size, self._settings.batch_bytes
         deadline = float("inf")
         while wanted > 0 and room > 0 and not self._stop.is_asked:
@@ -289,7 +287,7 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Whether to handle a claim. After a stop request only begun ones: their rest would be retried one by one."""
+        """Whether to handle a claim. After a stop request, only if begun: its rest would be retried one by one."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)

@@ -16,8 +16,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Watchdog:
-    """Renews leases and limits calls. `lost` receives a claim whose lease is lost, `timed_out` the parts of a call that
-    took too long; `timed_out` must not return. Both run on the watchdog's thread."""
+    """Renews leases and limits calls. Calls `lost` with a claim whose lease is lost, and `timed_out` with the parts of
+    a call that took too long; `timed_out` must not return. Both run on the watchdog's thread, `lost` also in
+    `renew_due`."""
 
     _storage: Storage
     _lease_seconds: float
@@ -51,12 +52,12 @@ class Watchdog:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Stops renewing a claim. Call it before the claim is settled; a later renewal would look like a lost lease."""
+        """Stops renewing a claim. Call it before settling the claim, or a renewal would report a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renews leases that are due. Also called before each handler call, so that a frozen process notices a loss."""
+        """Renews leases that are due. Also called before each handler call, to notice leases lost while frozen."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:

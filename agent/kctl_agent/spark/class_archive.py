@@ -29,8 +29,8 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Returns Java options to load the archive at the address where it was recorded. Newer Javas choose another address
-    (JDK-8294323), which takes 0.1 s, because most of the archive must be patched."""
+    """Returns Java options to load the archive at the address where it was recorded. By default newer Javas choose
+    another address (JDK-8294323), which takes 0.1 s, because most of the archive must be patched."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
@@ -53,8 +53,8 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """Yields a temporary path for a JVM's archive, then moves it to `path` and keeps the `kept` newest archives there.
-    Raises OSError, or RuntimeError if the JVM wrote no archive."""
+    """Yields a temporary path for a JVM's archive, then moves the archive to `path` and deletes all but the `kept`
+    newest there. Raises OSError, or RuntimeError if the JVM wrote no archive."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh
@@ -110,8 +110,8 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """Delays a signal until the `with` block ends. If its handler raised an exception while PySpark waits for its JVM,
-    the JVM would keep running."""
+    """Delays a signal until the `with` block ends. If the signal's handler raised while PySpark waits for its JVM, the
+    JVM would keep running."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:

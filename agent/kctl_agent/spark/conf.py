@@ -1,4 +1,4 @@
-"""The settings of a Spark driver, and its properties. A file passes them to Spark, because every user can read a
+"""The settings of a Spark driver, and its properties. Spark reads them from a file, because every user can read a
 command line."""
 
 from __future__ import annotations
@@ -156,8 +156,8 @@ def heap_of(settings: SparkSettings) -> str:
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
     """Returns properties that close consumers unused for a minute. With Spark's default of five minutes, ten killed
-    workers in a row left 16 MB and 160 descriptors in use. Fetched records are kept for the next batch unless memory is
-    short."""
+    workers in a row left 16 MB and 160 descriptors in use. Records fetched in advance are kept as long, unless memory
+    ran out before."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
@@ -173,7 +173,7 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
     """Returns properties to share an engine fairly and limit idle Pythons. By default Spark keeps as many idle Pythons
-    as all workers together had tasks."""
+    as all workers together had tasks at once."""
     if settings.workers == 1:
         return {}
     return {
@@ -209,9 +209,9 @@ def _escaped(text: str) -> str:
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Limits how many consumers Spark keeps; `topics` has the number of partitions of each topic. If Spark cannot keep
-    one for each partition, returns a warning. Call it before the first batch, because the pool of consumers reads its
-    limit once."""
+    """Limits how many consumers Spark keeps; `topics` has the number of partitions of each topic. Returns a warning if
+    Spark cannot keep a consumer for each partition. Call it before the first batch, because Spark reads the limit
+    once."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

@@ -1,4 +1,4 @@
-"""The Spark driver of a worker: its own, or the engine's, one context per process. For the main thread."""
+"""The Spark driver of a worker: its own or the engine's; a process has one context. For the main thread."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -75,7 +75,6 @@ class OwnDriver(Driver):
         return None
 
     def check(self) -> None:
-        """Checks that the Spark cluster still runs the application. Raises ApplicationEnded."""
         if self.session is None:
             return
         try:
