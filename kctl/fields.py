@@ -22,7 +22,7 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(value).decode()}
 
 
-def shortened(texts: Sequence[str], most: int, between: str = ", ") -> str:
+def shortened(texts: Sequence[str], most: int = 3, between: str = ", ") -> str:
     """Joins the first `most` texts, such as `a, b and 3 more`."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return between.join(texts[:most]) + more

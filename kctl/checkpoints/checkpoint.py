@@ -29,7 +29,6 @@ _T = TypeVar("_T")
 _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delta|snapshot|changelog|zip)")
 _ENTRY_BYTES = 4 << 20
 """The largest file that is read; 100,000 partitions take about 2 MiB."""
-_FOLDERS = ("", "file")
 _BUCKETS = ("s3", "s3a", "s3n")
 _SETTING = "storage.credentials_file, or "
 """A part of messages that applies only to a fleet's table: a checkpoint uses AWS's own variables, files and roles."""
@@ -258,7 +257,7 @@ class _Reader:
 def place(uri: str) -> Folder:
     """Returns the folder for a path, `file://…`, or `s3://BUCKET/PREFIX`. Raises UsageError."""
     found = urlsplit(uri)
-    if found.scheme in _FOLDERS:
+    if found.scheme in ("", "file"):
         from kctl_agent.storage.lake.folder.local import LocalFolder
 
         path = Path(unquote(found.path) if found.scheme else uri).absolute()

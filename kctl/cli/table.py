@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 from kctl.terminal import shown
 
 UNKNOWN = "-"
-_GAP = "  "
 _NAMES = {str, type(None)}
 _NUMBERS = {int, type(None)}
 """Excludes float and bool, because 1, 1.0 and True are equal but printed differently."""
@@ -30,7 +29,7 @@ def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[
 
 def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -> list[str]:
     set_columns = [_set_column(column, each) for column, each in zip(columns, values, strict=True)]
-    layout = _GAP.join(each for each, _ in set_columns)
+    layout = "  ".join(each for each, _ in set_columns)
     return [(layout % cells).rstrip() for cells in zip(*(each for _, each in set_columns), strict=True)]
 
 

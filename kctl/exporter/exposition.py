@@ -12,7 +12,6 @@ from kctl.exporter.text import OPENMETRICS, TEXT, Exposed, TextBlock, TextRender
 METRICS: tuple[Metric, ...] = (*of_partitions.METRICS, *of_groups.METRICS, *of_workers.METRICS, *of_master.METRICS)
 """All metrics. An unknown value has no sample, neither 0 nor NaN. Nothing is kept between snapshots, so an outdated
 series disappears with the next snapshot. docs/metrics.md is generated from this table."""
-_EOF = b"# EOF\n"
 Page: TypeAlias = tuple[bytes, str, bool]
 """Body, content type, and whether the body is gzipped."""
 _READY_COLLECTIONS = 120
@@ -104,5 +103,5 @@ class Exposition:
         is_openmetrics = page_format.is_openmetrics
         page = [] if snapshot is None else self._text.render(snapshot, is_openmetrics=is_openmetrics)
         if is_openmetrics:
-            page.append(TextBlock(lambda: _EOF))
+            page.append(TextBlock(lambda: b"# EOF\n"))
         return gzipped(page) if page_format.is_gzipped else plain(page)

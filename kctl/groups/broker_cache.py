@@ -179,7 +179,9 @@ class BrokerCache:
         self._group = _stats(reading, self._name)
         self._assigned = reading.assigned.get(self._name, self._assigned)
         self._missing_topics = reading.missing_topics
-        self._answered(now)
+        if self._answered_at is not None and self._failures == 0:
+            self._kept_interval_seconds = min(now - self._answered_at, _BACKOFF_MAX_SECONDS)  # a broker may have hung
+        self._answered_at = now
         errors = _errors(reading, self._name)
         self.last_success.update((part, unix) for part in _PARTS if part not in errors)
         if errors:
@@ -195,12 +197,6 @@ class BrokerCache:
     def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:
         self._known.add(reading, now)
         return self._known.partitions(now, lambda _: False)
-
-    def _answered(self, at: float) -> None:
-        """Measures the real interval between successive polls, at most 5 s, in case a broker hung."""
-        if self._answered_at is not None and self._failures == 0:
-            self._kept_interval_seconds = min(at - self._answered_at, _BACKOFF_MAX_SECONDS)
-        self._answered_at = at
 
     def _failed(self, action: str, why: str) -> None:
         if self.error is None:

@@ -82,9 +82,6 @@ class KeptAnswers:
         self._bytes = 0
 
 
-_SUMMARY = "Stats of one fleet of Kafka consumer workers."
-
-
 def create_app(source: SnapshotSource, access: AccessRights | None = None, refusals: Counter[str] | None = None) -> App:
     """Makes the application, which belongs to one event loop. `access` defaults to loopback without a token; `refusals`
     counts rejected requests by error code."""
@@ -106,7 +103,7 @@ def _routes(source: SnapshotSource, answers: Api) -> FastAPI:
     app = FastAPI(
         title="kctl",
         version=__version__,
-        summary=_SUMMARY,
+        summary="Stats of one fleet of Kafka consumer workers.",
         docs_url=None,
         redoc_url=None,
         responses=RESPONSES,

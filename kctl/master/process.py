@@ -34,7 +34,6 @@ _FLOOD_LIMITS = 4
 KEPT_BYTES = 64 * 1024
 """A rotation leaves this much in the log."""
 _COPY_BYTES = 1024 * 1024
-_APPEND = os.O_WRONLY | os.O_APPEND | os.O_CREAT
 _TAIL_BYTES = 8 * 1024
 _TAIL_LINE_CHARACTERS = 400
 _COLLAPSE_RANGE = 0x08
@@ -60,7 +59,7 @@ class ProcessLog:
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        file = os.fdopen(open_regular(self.path, _APPEND), "ab", buffering=0)
+        file = os.fdopen(open_regular(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", buffering=0)
         self._start = file.seek(0, os.SEEK_END)
         return file
 

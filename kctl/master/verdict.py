@@ -42,7 +42,6 @@ _OF_STATUS = {
 }
 _DOES = {"engine": "worker", "workers": "worker", "sinkers": "sinker"}
 """Parts of a fleet's work, each with the kind of process whose work shows that a host does it."""
-_NAMED = 3
 _GRACE_SECONDS = 60.0
 """Time for a process to begin its work after a requested start or restart."""
 
@@ -211,7 +210,7 @@ def _processes(snapshot: FleetSnapshot, kind: str) -> Iterator[Found]:
         elif all(_is_changing(snapshot, *each) for each, _ in troubled):
             level = Level.DEGRADED
     remedy = "" if ended is None else _after_fatal(ended.name) if ended.state == "fatal" else _more_in_logs(ended.name)
-    yield Found(level, f"{kind}s", what, shortened([why for _, why in troubled], _NAMED, "; ") + remedy)
+    yield Found(level, f"{kind}s", what, shortened([why for _, why in troubled], between="; ") + remedy)
 
 
 def _handling(snapshot: FleetSnapshot) -> Iterator[Found]:
@@ -290,7 +289,7 @@ def _attached(snapshot: FleetSnapshot) -> Iterator[Found]:
             Level.DEGRADED,
             "attached",
             f"{number_of(len(silent), 'attached agent')} silent",
-            shortened(silent, _NAMED, "; "),
+            shortened(silent, between="; "),
         )
 
 
@@ -340,6 +339,6 @@ def _hosts(snapshot: FleetSnapshot) -> Iterator[Found]:
         return
     if (missing := [row.name for row in snapshot.hosts.rows if row.is_missing]) != []:
         share = _share(len(missing), len(snapshot.hosts.rows), "host")
-        yield Found(Level.DEGRADED, "hosts", f"{share} been missing", shortened(missing, _NAMED, "; "))
+        yield Found(Level.DEGRADED, "hosts", f"{share} been missing", shortened(missing, between="; "))
     elif snapshot.hosts.error is not None:
         yield Found(Level.DEGRADED, "hosts", "the hosts of the fleet have been unknown", snapshot.hosts.error)

@@ -18,7 +18,6 @@ from kctl.rows.partitions import LagTotals, ResetPolicy
 from kctl_agent.replies.partitions import PartitionReply, PartitionsReply
 
 _Claim: TypeAlias = tuple[PartitionReply, Answer[PartitionsReply]]
-_ATTACHED = "attached/{}"  # a fleet's group may have the same name
 
 
 def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSnapshot) -> PartitionColumns:
@@ -28,7 +27,8 @@ def offset_checker(answers: Sequence[Answer[PartitionsReply]], brokers: BrokerSn
     places = {key: place for place, key in enumerate(names.keys)}
     if attached or not claims.keys() <= places.keys():
         own = tuple(sorted({*names.keys, *claims}))
-        beside = {_ATTACHED.format(name): dict(sorted(attached[name].items())) for name in sorted(attached)}
+        # With a prefix, because a fleet's group may have the same name.
+        beside = {f"attached/{name}": dict(sorted(attached[name].items())) for name in sorted(attached)}
         rows = [places.get(key, -1) for key in own]
         # An attached application has its own committed offsets, but shares the end of the log.
         rows += [

@@ -17,8 +17,6 @@ from kctl.cli.table import clean
 from kctl.errors import UsageError
 from kctl.kafka.client.connection import ClusterConnection
 
-_DECLINED = 1
-
 
 def check_choice(options: argparse.Namespace) -> None:
     """Rejects `--execute` with `--dry-run`. Raises UsageError."""
@@ -61,7 +59,7 @@ def _declined(options: argparse.Namespace, show_plan: Callable[[], None], questi
     if confirmed(question):
         return None
     sys.stderr.write("nothing was changed\n")
-    return _DECLINED
+    return 1
 
 
 def audited(

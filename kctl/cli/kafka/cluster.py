@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from kctl_agent.schemas.decoding import Decoder
 
 _CONTEXT_VARIABLE = "KCTL_CONTEXT"
-_USERS_FILE = Path("kctl", "kctl.toml")
 _NO_CLUSTER = (
     "name a cluster: -b HOST:PORT, --context NAME, or a kctl.toml with -c or KCTL_CONFIG; you have no running fleet"
 )
@@ -106,7 +105,7 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
     named = options.config or env.get("KCTL_CONFIG")
     if named:
         return Path(named)
-    own = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / _USERS_FILE
+    own = Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config", "kctl", "kctl.toml")
     if own.exists():
         return own
     from kctl import fleets

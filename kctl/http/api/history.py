@@ -12,7 +12,6 @@ from kctl.master.history import FLEET, KEPT_SECONDS, Subject
 from kctl.rows.columns import Reals
 from kctl_agent.replies.encode import encoded
 
-_DIGITS = 3
 _NO_GROUP = "there is no history of this group: kctl keeps it only for the 20 groups with the most lag"
 _NAME = Query(max_length=249)
 
@@ -69,4 +68,4 @@ def _subject(topic: str | None, partition: int | None, worker: str | None) -> Su
 
 
 def _listed(values: Reals) -> list[float | None]:
-    return [None if value != value else value for value in values.round(_DIGITS).tolist()]
+    return [None if value != value else value for value in values.round(3).tolist()]

@@ -10,8 +10,6 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any
 
-_ADMIN_PARTS = ("groups",)
-_CONSUMER_PARTS = ("offsets", "group")
 _RARELY_USED = ("ssl", "tempfile", "traceback", "zipfile")
 """Used only for TLS, by importlib.resources and by logging. (`importlib.util.LazyLoader` would execute a module at its
 second import.)"""
@@ -50,8 +48,8 @@ def _stand_in() -> None:
     import kafka.errors  # kafka-python itself runs `from kafka import errors`, which must find it
     import kafka.protocol
 
-    kafka.protocol.admin = _StandIn("kafka.protocol.admin", _ADMIN_PARTS)
-    kafka.protocol.consumer = _StandIn("kafka.protocol.consumer", _CONSUMER_PARTS)
+    kafka.protocol.admin = _StandIn("kafka.protocol.admin", ("groups",))
+    kafka.protocol.consumer = _StandIn("kafka.protocol.consumer", ("offsets", "group"))
     kafka.net = _StandIn("kafka.net")
     kafka.net.sasl = _StandIn("kafka.net.sasl", callables=("get_sasl_mechanism",))
     kafka.net.metrics = _StandIn("kafka.net.metrics", callables=("KafkaConnectionMetrics", "KafkaManagerMetrics"))

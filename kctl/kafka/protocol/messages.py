@@ -6,12 +6,10 @@ from typing import Any
 
 from kafka.protocol.api_message import ApiMessage
 
-_SCHEMAS = "kctl.kafka.protocol.schemas"
-
 
 def _message(name: str) -> Any:
     kind: Any = type(ApiMessage)
-    return kind(name, (ApiMessage,), {"__module__": __name__}, load_json=_SCHEMAS)
+    return kind(name, (ApiMessage,), {"__module__": __name__}, load_json="kctl.kafka.protocol.schemas")
 
 
 ConsumerGroupDescribeRequest = _message("ConsumerGroupDescribeRequest")

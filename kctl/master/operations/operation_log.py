@@ -297,7 +297,6 @@ class OperationLog:
 
 _BYTES = 256 * 1024
 """How much is read from the end of the log: enough for the 500 known operations."""
-_TEXT = "interrupted: the master was killed during the operation"
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
@@ -323,7 +322,7 @@ def interrupted(path: Path, now: float) -> list[Operation]:
             deadline_seconds=line.get("deadline_seconds", 0.0),
             touches=frozenset(),
             state="unknown",
-            text=_TEXT,
+            text="interrupted: the master was killed during the operation",
             ended_at=now,
         )
         for (id_, started_at), line in begun.items()
