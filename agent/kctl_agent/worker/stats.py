@@ -157,7 +157,7 @@ class WorkerStats(StoringStats):
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
         """Returns a function that returns a partition's number of unfinished messages (0 for a table) and the oldest
-        one's age; None before the first count."""
+        one's age; both are None before the first count."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)

@@ -53,7 +53,7 @@ class CarefulSearch:
         now: float,
         before: CarefulSearch | None = None,
     ) -> None:
-        """Partitions without a bad record are read together, after `wait_seconds` or at `most` records."""
+        """Partitions without a bad record are read together, once `most` records or `wait_seconds` are reached."""
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
