@@ -26,8 +26,7 @@ _BATCHES_OF_EACH = 5
 """A rise is judged after this many batches of each process on average."""
 _TOLERANCE = 0.1
 """A number that is too small by at most this share stays, so that a load near the limit causes no change."""
-_TRIED = 200
-"""The most numbers of workers that are tried for one sample."""
+_MOST_NUMBERS_TRIED = 200
 _NAMED = 10
 _ROUNDING = 1e-9
 _NORMAL_CYCLES = 2.0
@@ -228,7 +227,7 @@ class Adviser:
         loads = np.where(needs <= each, needs, np.where(is_hot, 0.0, steady)) / each
         least = max(ceil(np.minimum(needs, each).sum() / each - _ROUNDING), 1)
         load = self._shares.largest(max(current, 1), loads)
-        numbers = islice(range(least, len(sample.keys) + 1), _TRIED)
+        numbers = islice(range(least, len(sample.keys) + 1), _MOST_NUMBERS_TRIED)
         fitting = ((n, then) for n in numbers if (then := self._shares.largest(n, loads)) <= 1 + _ROUNDING)
         number, then = next(fitting, (current, load))
         is_enough = load <= 1 + _TOLERANCE and least <= ceil(current * (1 + _TOLERANCE))

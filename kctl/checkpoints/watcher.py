@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_THREADS = 4
-"""The most threads per mount or bucket."""
+_THREADS_PER_STORE = 4
 _FRESH_INTERVALS = 3
 """After this many intervals without an answer, the offsets are unknown."""
 
@@ -69,7 +68,7 @@ class _Store:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
             self._changed.notify_all()
-            while self._threads < min(_THREADS, len(intervals)):
+            while self._threads < min(_THREADS_PER_STORE, len(intervals)):
                 threading.Thread(target=self._run, name="kctl-checkpoints", daemon=True).start()
                 self._threads += 1
 

@@ -148,7 +148,8 @@ class KnownGroups:
         self._shown = _Shown(self._names, np.empty(0, np.bool_))
 
     def add(self, reading: ClusterReading, at: float) -> None:
-        recreated = self._recreated(reading)
+        old, new = self._topic_ids, reading.topic_ids
+        recreated = {topic for topic, topic_id in new.items() if old.get(topic, topic_id) != topic_id}
         if self._own is None:
             self._add_groups(reading, at)
         else:
@@ -157,7 +158,7 @@ class KnownGroups:
         if recreated:
             places = [place for key, place in self._logs.places.items() if key[0] in recreated]
             self._logs.forget(np.array(places, np.intp))
-        self._topic_ids = self._topic_ids | reading.topic_ids
+        self._topic_ids = old | new
         self._logs.add(reading, reading.unknown if self._own is None else set(), at)
 
     def forget(self, now: float) -> None:
@@ -245,10 +246,6 @@ class KnownGroups:
         self._same = {key: key for key in self._names.keys}
         self._logs.choose(list(self._same))
         self._places = np.array(list(map(self._logs.places.__getitem__, self._names.keys)), np.intp)
-
-    def _recreated(self, reading: ClusterReading) -> set[str]:
-        old = self._topic_ids
-        return {topic for topic, topic_id in reading.topic_ids.items() if old.get(topic, topic_id) != topic_id}
 
 
 class _Shown:

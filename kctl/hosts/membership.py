@@ -155,16 +155,14 @@ class HostsMember:
             def assign(self, _cluster: Any, members: Any) -> Mapping[str, Any]:
                 """Gives every member the new roster. Runs only on the leader, on kafka-python's I/O thread."""
                 described = [decoded(Host, bytes(each.metadata.user_data or b"")) for each in members]
-                note = msgspec.json.encode(member._roster(described))
+                roster = agreed(member._me.name, described, member.seen.roster, time.time(), member._forget_seconds)
+                note = msgspec.json.encode(roster)
                 return {each.member_id: ConsumerProtocolAssignment(0, [], note) for each in members}
 
             def on_assignment(self, assignment: Any, generation: int) -> None:
                 member._assigned(bytes(assignment.user_data or b""), generation)
 
         return Assignor
-
-    def _roster(self, described: list[Host | None]) -> Roster:
-        return agreed(self._me.name, described, self.seen.roster, time.time(), self._forget_seconds)
 
     def _assigned(self, note: bytes, generation: int) -> None:
         roster = decoded(Roster, note)

@@ -12,8 +12,7 @@ BOOT_MARGIN = 1.1
 """A memory limit below this multiple of the size after the start is not applied, because it would restart an idle
 worker again and again (celery #3706, #4125)."""
 _BOOTING = frozenset({"starting", "joining"})
-_AT_REST = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
-"""States in which kctl expects no batch."""
+_WITHOUT_BATCHES = frozenset({"starting", "joining", "paused", "throttled", "stopping"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
         or beat.batches_total != health.batches_total
         or (beat.progress is not None and beat.progress != health.progress)
     )
-    is_excused = not beat.lag or beat.state in _AT_REST
+    is_excused = not beat.lag or beat.state in _WITHOUT_BATCHES
     is_well = beat.waiting_for is not None or ((is_moving or is_excused) and not _is_unbegun(beat))
     return replace(
         health,
