@@ -118,16 +118,12 @@ class _Exporter:
 
 
 def _wanted(config: ExporterConfig) -> list[CollectedCluster]:
-    return [
-        CollectedCluster(
-            name,
-            of_cluster(name, cluster, config.path),
-            config.exporter,
-            config.status,
-            checkpoints=by_group({key: each for key, each in config.checkpoints.items() if each.cluster == name}),
-        )
-        for name, cluster in config.clusters.items()
-    ]
+    wanted = []
+    for name, cluster in config.clusters.items():
+        checkpoints = by_group({key: each for key, each in config.checkpoints.items() if each.cluster == name})
+        access = of_cluster(name, cluster, config.path)
+        wanted.append(CollectedCluster(name, access, config.exporter, config.status, checkpoints=checkpoints))
+    return wanted
 
 
 def _difference(config: ExporterConfig, without: ExporterConfig) -> str:

@@ -67,7 +67,7 @@ def test_another_user_is_rejected_with_the_reason_and_the_owner_served(short_dir
         socket_file.chmod(0o666)  # by themselves, folder and file would keep the user out
 
         assert answer_to_nobody(socket_file, "ping") == [str(NOBODY), "not_permitted", "True"]
-        assert server.counts == {"a peer of another user was rejected": 1}
+        assert server.faults.counts == {"a peer of another user was rejected": 1}
         with Caller(socket_file) as owner:
             assert owner.ask("ping").ok
 

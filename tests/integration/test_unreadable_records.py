@@ -24,7 +24,7 @@ def tp(broker: KafkaBroker) -> TopicPartition:
 
 def read(broker: KafkaBroker, tp: TopicPartition, offset: int, isolation: str = "read_uncommitted") -> list[Message]:
     kafka = KafkaSettings(broker.bootstrap_servers, "g", (tp.topic,), "earliest", "range", 6, 1, isolation, None)
-    return unreadable_records(kafka, tp, offset, is_wanted=True)
+    return unreadable_records(kafka, tp, offset)
 
 
 def test_a_record_is_read_as_sent_and_bad_timestamps_together(broker: KafkaBroker, tp: TopicPartition) -> None:

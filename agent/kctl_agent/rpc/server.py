@@ -189,8 +189,8 @@ class AgentServer:
         self._max_connections = max_connections
         self._timeouts = (frame_timeout_seconds, idle_timeout_seconds)
         self._backlog = backlog
-        self._faults = FaultCounters(_LOG, name)
-        self._dispatcher = Dispatcher(name, commands, self._faults)
+        self.faults = FaultCounters(_LOG, name)
+        self._dispatcher = Dispatcher(name, commands, self.faults)
         self._connections: dict[int, AcceptedConnection] = {}
         self._sweep_at = inf  # never later than the earliest deadline; may be earlier
         self._is_accepting = True
@@ -200,10 +200,6 @@ class AgentServer:
         self._epoll: select.epoll
         self._service: AgentService
         self._wake_fd: int
-
-    @property
-    def counts(self) -> Mapping[str, int]:
-        return self._faults.counts
 
     def publish(self, snapshot: Snapshot) -> None:
         """Replaces the snapshot by swapping one reference. For any thread."""
@@ -219,7 +215,7 @@ class AgentServer:
             self._epoll = select.epoll()
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             _SERVERS.add(self)
-        self._service = AgentService(self._dispatcher.reply_to, self._faults, self._epoll, *self._timeouts)
+        self._service = AgentService(self._dispatcher.reply_to, self.faults, self._epoll, *self._timeouts)
         self._epoll.register(self._bound.socket.fileno(), IN)
         self._epoll.register(self._wake_fd, IN)
         self._thread = threading.Thread(target=self._run, name=f"kctl-agent {self.name}", daemon=True)
@@ -274,7 +270,7 @@ class AgentServer:
         except OSError:
             is_there = False
         except Exception as error:  # a bug costs this connection, not the others
-            self._faults.note(f"a connection failed: {type(error).__name__} at {place_of(error)}")
+            self.faults.note(f"a connection failed: {type(error).__name__} at {place_of(error)}")
             is_there = False
         if not is_there:
             self._drop(connection)
@@ -304,10 +300,10 @@ class AgentServer:
     def _admit(self, connection: AcceptedConnection, now: float) -> bool:
         _, uid, _ = peer_credentials(connection.socket)
         if not is_permitted(uid):
-            self._faults.note("a peer of another user was rejected")
+            self.faults.note("a peer of another user was rejected")
             is_there = connection.refuse(NotPermitted("only the user of this agent and root may ask it"), now)
         elif len(self._connections) > self._max_connections:
-            self._faults.note("a connection above the limit was rejected")
+            self.faults.note("a connection above the limit was rejected")
             text = f"{self._max_connections} connections are open, the limit of this agent: try again"
             is_there = connection.refuse(Busy(text), now)
         else:
@@ -316,7 +312,7 @@ class AgentServer:
 
     def _pause_accepting(self, now: float) -> None:
         """Stops accepting until the next sweep: the listener stays readable, so the loop would spin."""
-        self._faults.note("no descriptor or memory for another connection")
+        self.faults.note("no descriptor or memory for another connection")
         self._epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
         self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)

@@ -94,14 +94,9 @@ def _redis(settings: Settings, reply_seconds: float | None) -> Storage:
     from kctl_agent.storage.redis import RedisStorage
     from kctl_agent.storage.redis.client import REPLY_SECONDS
 
-    password_file = Path(settings["password_file"]) if settings.get("password_file") else None
-    return RedisStorage(
-        settings["url"],
-        settings["namespace"],
-        password_file=password_file,
-        reply_seconds=reply_seconds or REPLY_SECONDS,
-        **queue_options(settings),
-    )
+    file = settings.get("password_file")
+    options = queue_options(settings) | {"password_file": Path(file) if file else None}
+    return RedisStorage(settings["url"], settings["namespace"], reply_seconds=reply_seconds or REPLY_SECONDS, **options)
 
 
 KINDS: Final[Mapping[str, Kind]] = {

@@ -53,7 +53,7 @@ class ServedAgent:
         return ("rows" in reply.result) == (rpc == "offset_checker")
 
     def are_counted(self, *mistakes: str) -> bool:
-        return self._server.counts == dict.fromkeys(mistakes, 1)
+        return self._server.faults.counts == dict.fromkeys(mistakes, 1)
 
 
 @pytest.fixture
@@ -98,7 +98,7 @@ def test_a_frame_that_trickles_in_has_no_longer_than_a_silent_one(bench: Bench) 
             pause.wait(SHORT_SECONDS / 10)
 
     assert monotonic() - began < 5
-    assert server.counts == {"an incomplete frame, then silence": 1}
+    assert server.faults.counts == {"an incomplete frame, then silence": 1}
 
 
 def test_a_connection_that_goes_on_asking_outlives_the_idle_timeout(bench: Bench) -> None:
@@ -144,7 +144,7 @@ def test_a_bug_in_the_loop_costs_one_connection_and_is_counted(bench: Bench, mon
 
     assert unlucky.is_ended()
     assert lucky.ask("ping").ok
-    assert [what.split(" at ")[0] for what in server.counts] == ["a connection failed: ZeroDivisionError"]
+    assert [what.split(" at ")[0] for what in server.faults.counts] == ["a connection failed: ZeroDivisionError"]
 
 
 @pytest.mark.shows("50 agents opened and closed in one process leave no thread, socket or file")

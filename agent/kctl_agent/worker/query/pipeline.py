@@ -256,7 +256,7 @@ class Pipeline:
             session,
             settings.name,
             read=partial(kafka_range, session, settings.kafka),
-            unreadable=partial(unreadable_records, settings.kafka, is_wanted=is_wanted),
+            unreadable=partial(unreadable_records, settings.kafka) if is_wanted else lambda *_: [],
             log_ends=self.log_ends,
             is_own_fault=self.is_own_fault,
         )

@@ -24,9 +24,7 @@ def is_readable(timestamp: int) -> bool:
     return abs(timestamp) <= MOST_MILLISECONDS
 
 
-def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int, *, is_wanted: bool) -> list[Message]:
-    if not is_wanted:
-        return []
+def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Message]:
     try:
         found = _records(kafka, tp, offset)
     except Exception as error:  # kafka-python raises anything for bytes that it cannot parse
@@ -38,13 +36,8 @@ def unreadable_records(kafka: KafkaSettings, tp: TopicPartition, offset: int, *,
 
 
 def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Message]:
-    consumer = opened(
-        KafkaConsumer,
-        bootstrap_servers=kafka.bootstrap_servers,
-        isolation_level=kafka.isolation_level,
-        enable_auto_commit=False,
-        **kafka.security.client_settings(),
-    )
+    settings = {"isolation_level": kafka.isolation_level, **kafka.security.client_settings()}
+    consumer = opened(KafkaConsumer, bootstrap_servers=kafka.bootstrap_servers, enable_auto_commit=False, **settings)
     with closing(consumer):
         consumer.assign([tp])
         consumer.seek(tp, offset)

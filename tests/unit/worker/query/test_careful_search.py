@@ -338,6 +338,6 @@ def test_a_record_that_kafka_python_cannot_parse_is_no_dead_letter(
     monkeypatch.setattr(unreadable_records, "_records", raising(error))
     kafka = KafkaSettings("localhost:1", "g", ("t",), "earliest", "range", 6, 1, "read_committed", None)
 
-    assert unreadable_records.unreadable_records(kafka, TopicPartition("t", 0), 7, is_wanted=True) == []
+    assert unreadable_records.unreadable_records(kafka, TopicPartition("t", 0), 7) == []
 
     assert "t-0 offset 7 cannot be read" in caplog.text
