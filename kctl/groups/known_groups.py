@@ -145,7 +145,8 @@ class KnownGroups:
         """Names of all partitions of the groups, sorted, whether they exist or not."""
         self._places = np.empty(0, np.intp)
         """Index into `_logs` of each partition's log."""
-        self._shown = _Shown(self._names, np.empty(0, np.bool_))
+        self._shown = self._names, np.empty(0, np.bool_), self._names
+        """All names, whether each is shown, and those that are."""
 
     def add(self, reading: ClusterReading, at: float) -> None:
         old, new = self._topic_ids, reading.topic_ids
@@ -214,9 +215,11 @@ class KnownGroups:
             is_shown = ~np.isnan(columns.at)
         if is_shown.all():
             return columns
-        if not (self._shown.all is names and np.array_equal(self._shown.is_shown, is_shown)):
-            self._shown = _Shown(names, is_shown)
-        return columns.chosen(self._shown.names, np.flatnonzero(is_shown))
+        known, was_shown, shown = self._shown
+        if not (known is names and np.array_equal(was_shown, is_shown)):
+            shown = names.only(is_shown)
+            self._shown = names, is_shown, shown
+        return columns.chosen(shown, np.flatnonzero(is_shown))
 
     def _add_groups(self, reading: ClusterReading, at: float) -> None:
         if reading.is_listed_in_full:
@@ -246,12 +249,6 @@ class KnownGroups:
         self._same = {key: key for key in self._names.keys}
         self._logs.choose(list(self._same))
         self._places = np.array(list(map(self._logs.places.__getitem__, self._names.keys)), np.intp)
-
-
-class _Shown:
-    def __init__(self, names: Names, is_shown: Bools) -> None:
-        self.all, self.is_shown = names, is_shown
-        self.names = names.only(is_shown)
 
 
 def _time(at: float | None) -> float:

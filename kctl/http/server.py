@@ -32,12 +32,8 @@ from kctl.http.guard import HEADER_BYTES, Guard
 from kctl_agent.errors import BadRequest, Busy
 
 MAX_CONNECTIONS = 256
-HANDSHAKE_SECONDS = 10.0
-REQUEST_SECONDS = 10.0
-"""Time limit for a request's headers, from the connection or the first byte of a later request."""
-UNREAD_SECONDS = 30.0
 LEAST_READ_BYTES = 65536
-"""How much of a pending answer must be read in `UNREAD_SECONDS`."""
+"""How much of a pending answer must be read in `unread_seconds`."""
 GOODBYE_SECONDS = 2.0
 """How long the peer may take to end TLS in order."""
 
@@ -84,9 +80,10 @@ class Door:
 class BoundedProtocol(H11Protocol):
     """One connection, on the event loop."""
 
-    handshake_seconds = HANDSHAKE_SECONDS
-    request_seconds = REQUEST_SECONDS
-    unread_seconds = UNREAD_SECONDS
+    handshake_seconds = 10.0
+    request_seconds = 10.0
+    """Time limit for a request's headers, from the connection or the first byte of a later request."""
+    unread_seconds = 30.0
 
     address = ""
     _request_timer: asyncio.TimerHandle | None = None
