@@ -14,7 +14,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from math import inf
-from typing import Protocol
 
 from kctl.config.sections import KafkaSection
 from kctl.errors import KctlError, TopicMissing
@@ -59,20 +58,13 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     return {"offsets": why} | errors if why else errors
 
 
-class OwnGroupReader(Protocol):
-    """The part of `ClusterReader` that `BrokerCache` needs; every method blocks and is called on one thread."""
-
-    def read(self) -> ClusterReading: ...
-    def close(self) -> None: ...
-
-
 class BrokerCache:
     """A cache of a group's offsets. Belongs to one event loop; loops over all partitions run on its own thread. Call
     `close()` at the end."""
 
     def __init__(
         self,
-        reader: OwnGroupReader,
+        reader: ClusterReader,
         servers: str,
         group: str,
         clock: Callable[[], float] = time.monotonic,

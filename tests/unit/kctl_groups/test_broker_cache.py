@@ -9,6 +9,7 @@ from kctl.errors import BrokerUnreachable
 from kctl.groups.broker_cache import BrokerCache
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.groups import ListedGroup
+from kctl.kafka.polls.cluster_reader import ClusterReader
 from kctl.kafka.polls.cluster_reading import ClusterReading
 from kctl.kafka.protocol.committed_bytes import by_topic
 from kctl.reduce.partitions import offset_checker
@@ -18,7 +19,7 @@ from tests.clock import Clock
 A, B = ("orders", 0), ("orders", 1)
 
 
-class ScriptedReader:
+class ScriptedReader(ClusterReader):
     def __init__(self, *polls: ClusterReading | Exception | threading.Event) -> None:
         self.polls = list(polls)
         self.is_closed = False
