@@ -13,7 +13,7 @@ from kctl.cli.command import CONFIG, OUTPUT, YES, Command, CommandGroup, Option
 from kctl.cli.options import load_fleet
 from kctl.cli.output import as_text, confirm, echo
 from kctl.cli.storage import dead, migrate
-from kctl.cli.storage.dead import SELECTION, selection
+from kctl.cli.storage.dead import OF_PENDING, selection
 from kctl.cli.storage.tables import status_document, status_lines, table_document, table_lines
 from kctl.dead_letters.storage import opened, opened_lake
 from kctl.errors import UsageError
@@ -201,7 +201,7 @@ COMMAND = CommandGroup(
                     "for a table: make requeued messages dead letters again, unless a worker has taken them",
                     "flag",
                 ),
-                *SELECTION,
+                *OF_PENDING,
             ),
             "kctl storage requeue --topic orders --partition 3\n"
             "kctl storage requeue --older-than 600\n"
@@ -212,7 +212,7 @@ COMMAND = CommandGroup(
         Command(
             "clear",
             "Delete pending and delayed messages, but not leased ones.",
-            (CONFIG, YES, *SELECTION),
+            (CONFIG, YES, *OF_PENDING),
             details="Shows how many there are and asks first. Stored offsets stay, so the messages are not read from "
             "Kafka again. For dead letters, use `kctl storage dead delete`.",
             run=_clear,

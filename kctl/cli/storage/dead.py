@@ -46,7 +46,7 @@ def _option(declared: Field[Any]) -> Option:
 
 
 def selection(options: argparse.Namespace) -> Selection:
-    return Selection(**{each.name: _value(each, getattr(options, each.name)) for each in fields(Selection)})
+    return Selection(**{each.name: _value(each, getattr(options, each.name, None)) for each in fields(Selection)})
 
 
 def _value(declared: Field[Any], given: Any) -> Any:
@@ -63,6 +63,8 @@ def _is_time(declared: Field[Any]) -> bool:
 
 
 SELECTION = tuple(map(_option, fields(Selection)))
+OF_PENDING = SELECTION[:5]
+"""The options that messages have that are not dead letters."""
 R = TypeVar("R")
 
 
