@@ -127,8 +127,8 @@ class PortTaken(StartError, code="port_taken", exit_code=13):
 
 
 class RunDirUnusable(StartError, code="run_dir_unusable", exit_code=14):
-    """`fleet.run_dir` is not writable, or open to others (`chmod 700`); or all users can write to a folder or to the
-    code of the fleet."""
+    """A folder of the fleet cannot be written, or belongs to another user; all users can write to it, the code or the
+    jars; or others can open `fleet.run_dir` (`chmod 700`)."""
 
 
 class AlreadyRunning(StartError, code="already_running", exit_code=15, http_status=409):

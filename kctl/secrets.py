@@ -29,8 +29,8 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """Returns the secret that a Spark cluster and its applications share. Raises ConfigError also if a standalone
-    cluster, which does not generate a secret, has none and `spark.authenticate` is not set."""
+    """Returns the secret that a Spark cluster and its applications share. Raises ConfigError if it cannot be read, or
+    if a standalone cluster, which generates none, has none and `spark.authenticate` is not set."""
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None

@@ -63,7 +63,7 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes a setting from a variable or flag, which messages call `origin`."""
+        """Takes a setting from an environment variable or flag. Errors name `origin` as its place."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:

@@ -305,8 +305,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns a function that maps a group's name to the smallest unit with series, by the patterns of `[exporter]`.
-    Raises ValueError."""
+    """Returns a function that maps a group's name to the detail of its metrics (per partition, topic or group), by the
+    patterns of `[exporter]`. Raises ValueError."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:

@@ -220,8 +220,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """Returns the random id in `data_dir`; makes it if missing, or damaged by a power cut. Hosts that share a storage
-    may have equal system hostnames."""
+    """Returns the random id in `data_dir`; makes it if missing, or damaged by a power cut. It identifies this host in
+    the storage, because hostnames may be equal."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")

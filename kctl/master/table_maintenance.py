@@ -41,8 +41,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether to maintain the table now: a day after the last run; with many small files after an hour, or as soon
-        as the group's `lag` fits in one batch."""
+        """Whether to maintain the table now: a day after the last run. With many small files, also if the group's
+        `lag` fits in one batch, or an hour after they were first seen. Never during the pause after a run."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:

@@ -122,8 +122,8 @@ class Assessor:
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: PartitionColumns) -> None:
-        """Restarts the observations of partitions whose lag is now counted from another offset: the first commit
-        instead of a position, or the log start instead of a deleted commit."""
+        """Restarts the observations of a partition that gets a commit or loses it, or whose lag becomes known or
+        unknown while it has no commit. Its offsets are then counted from another place."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)

@@ -89,7 +89,8 @@ def stored_words(storage: StorageReply) -> str | None:
 
 
 def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[Found]:
-    """Reports a fleet if its oldest unhandled message is too old, and the age of the oldest message does not fall."""
+    """Reports a fleet if the age of its oldest unhandled message is too great and does not fall, or was so until
+    recently (`UnhandledTrend.seen`)."""
     if unhandled.is_late:
         limit = f"the limit (status.oldest_limit) is {unhandled.limit_seconds:.0f} s"
         why = "; ".join(filter(None, (f"{_oldest(unhandled)}, {limit}", stored_words(storage))))

@@ -24,10 +24,11 @@ def forget_coordinators(admin: Any) -> None:
 def take_up_forgotten_join(consumer: Any) -> None:
     """Resumes a join that outlasts a poll: kafka-python 3.0.12 forgets such a join. Call it before each poll.
 
-    - If new metadata caused the join, the leader's own assignment makes `need_rejoin` false, and the join's result is
-      never awaited. Heartbeats stay off, so the group evicts the member, which never rejoins.
+    - If new metadata caused the join, the leader's `need_rejoin` is false once it has computed the assignment, so its
+      next poll does not await the join's result. Heartbeats stay off, so the group evicts the leader, which never
+      rejoins.
     - If the join ends between two polls, the next poll starts another join instead of taking the result, so all members
-      rejoin. Two members whose polls are far apart can keep each other from reading for ever.
+      rejoin. Two members that poll rarely can make each other rejoin for ever, and neither reads.
     """
     from kafka.coordinator.base import MemberState
 

@@ -290,8 +290,8 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 
 class BrokerWatcher(threading.Thread):
-    """Asks brokers once a second for the partitions of `watched()`. `view` is the last answer (atomic to read).
-    `report` receives the reason if there was no answer, otherwise None."""
+    """Asks the brokers every `every_seconds` for topics, and for first and end offsets of the `watched()` partitions.
+    `view` is the last answer (atomic to read). `report` receives the reason if there was none, otherwise None."""
 
     def __init__(
         self,

@@ -90,7 +90,7 @@ class Marked(ABC):
 
     @abstractmethod
     def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
-        """Returns the messages of the marked rows, once each and as in `source`, as rows of the dead-letter table.
+        """Returns each message that has a marked row, once and as in `source`, as a row of the dead-letter table.
         `of_batch` are the columns cluster, group, tries and reading."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ

@@ -1,19 +1,20 @@
 """Requeues dead letters of a table: the requests, and the batch that executes them.
 
-There are three steps. After each commit every message is in one place, whichever process is killed:
+There are three steps. Even if a process is killed, no message is lost, and none is a dead letter twice:
 
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
-   `requeue`. From then on they are not dead letters, and only a worker removes them.
+   `requeue`. From then on they are not dead letters, and only step 3 removes them.
 2. *The batch*: a worker transforms the rows with numbers above the last batch's. It commits the results to the main
    table, with the highest of these numbers. From then on a second worker's result is rejected.
-3. *The rest*: that worker or the next one commits to the dead-letter table. It adds the rows that the transform could
-   not read again, then removes rows up to that number. The rows to add were on the disk before the commit of step 2,
-   which names their folder. So step 3 does not run the transform again, which may have changed.
+3. *The rest*: that worker, the next one or a cancellation commits to the dead-letter table. It adds the rows on which
+   the transform failed again, as new dead letters. Then it removes the rows with numbers up to that of step 2. The rows
+   to add were on the disk before the commit of step 2, which names their folder. So step 3 does not run the transform
+   again, which may have changed.
 
-A cancellation is a batch without files: its third step removes the numbers instead of the rows. Dead letters of a batch
-of messages are requeued only after its commit, because it may run again with another transform. Any process may do each
-step, and several may do the same one: each commit is fenced by the number that it increases, a `txn` action named after
-the group.
+A cancellation is a batch without files: its third step removes the numbers instead of the rows. A batch of messages may
+run again with another transform before its commit, so its dead letters are requeued only afterwards. If several
+processes try step 2 or 3, only one succeeds: its commit increases a number (a `txn` action named after the group), and
+fails if another process has increased it.
 """
 
 from __future__ import annotations

@@ -114,8 +114,8 @@ def _partition_text(value: object) -> str | None:
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """Syncs and returns the files with rows; None if the folder does not exist. Raises StorageUnusable; if `written`
-    has another number of rows, removes the files first."""
+    """Syncs and returns the files with rows, and removes the others; None if the folder does not exist. If they do not
+    have as many rows as `written`, removes them and raises StorageUnusable, as it does for unreadable files."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:

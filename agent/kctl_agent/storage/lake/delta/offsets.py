@@ -2,8 +2,8 @@
 
 An action has a name and a 64-bit number and survives checkpoints of the log. If two commits on one snapshot use the
 same name, the table accepts only one. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its
-next offset, which is part of every commit. Three names below it have the version and the two halves of the topic's id.
-The number of a fifth, `claim`, changes each time a batch is about to store dead letters of the partition.
+next offset, which is part of every commit. Longer names are `…/version`, `…/topic-id-high` and `…/topic-id-low`. The
+number of `…/claim` changes each time a batch is about to store dead letters of the partition.
 """
 
 import uuid

@@ -62,8 +62,8 @@ class Compaction:
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
         """Groups small files by partition; returns no group if no partition has `least` of them.
 
-        Leaves out a partition's largest files until all but the largest together have this `share` of its size. With 1,
-        each new file is at least twice as large as any of its sources, so no row is compacted again and again.
+        Leaves out a partition's largest file if the smaller ones together have less than `share` times its size, then
+        checks the next largest. A share of 1 keeps rows from being compacted again and again.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
