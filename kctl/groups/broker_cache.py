@@ -50,8 +50,7 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     """Returns the errors by part. Ignores a temporary error of a single partition."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
-        why = f"group {group}: its coordinator does not know it, but may have just taken over; kctl waits 30 s for "
-        "certainty"
+        why = f"group {group}: its coordinator does not know it, but may have just taken over; kctl waits 30 s"
         errors = {"committed": why, "group": why} | errors
     failed = (f"{t}-{n}: {error}" for (t, n), error in reading.unanswered.items() if error not in _PASSING)
     why = next(failed, "")
@@ -181,9 +180,9 @@ class BrokerCache:
             return
         if self.error is not None:
             log.info("action=brokers_back servers=%s after_failures=%d", self._servers, self._failures)
+            if self._complete_at is not None and now - self._complete_at > self._stale_after():
+                self._back_at = self._clock()
         self.error, self._failures, self._not_before = None, 0, 0.0
-        if self._complete_at is not None and now - self._complete_at > self._stale_after():
-            self._back_at = self._clock()
         self._complete_at = now
 
     def _merged(self, reading: ClusterReading, now: float) -> PartitionColumns:

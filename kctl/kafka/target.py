@@ -7,6 +7,7 @@ from kctl.errors import UsageError
 from kctl.fields import unix_seconds
 
 _NAMED = ("earliest", "latest")
+_MOST_DIGITS = 20
 
 
 class Target(NamedTuple):
@@ -42,7 +43,7 @@ def position(word: str, beside: str = "") -> Target:
     as another permitted value. Raises UsageError."""
     if word in _NAMED:
         return Target(word)
-    if _is_whole(word) and not word.startswith("-"):
+    if _is_whole(word) and not word.startswith("-") and len(word) < _MOST_DIGITS:
         return Target("offset", int(word))
     if word.startswith("@") or (word[:1].isdecimal() and "-" in word and " " not in word):
         return Target("time", milliseconds(word))
@@ -54,7 +55,7 @@ def position(word: str, beside: str = "") -> Target:
 def milliseconds(word: str) -> int:
     """Parses `@1795255200000`, or ISO 8601 (UTC without a zone). Raises UsageError."""
     digits = word.removeprefix("@")
-    if digits.isdecimal():
+    if digits.isdecimal() and len(digits) < _MOST_DIGITS:
         return int(digits)
     from datetime import datetime  # takes a millisecond, which only times need
 

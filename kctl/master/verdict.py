@@ -133,9 +133,11 @@ def _brokers(snapshot: FleetSnapshot) -> Iterator[Found]:
         yield Found(
             level, "brokers", f"no Kafka broker has answered{'' if is_blind else ' the master'}", brokers.error, age
         )
-    elif complete is None or complete > limit or brokers.are_just_back:
+    elif complete is None or complete > limit:
         what = "the Kafka brokers have not answered all requests"
         yield Found(Level.DEGRADED, "brokers", what, brokers.error, complete or 0.0)
+    elif brokers.are_just_back:
+        yield Found(Level.DEGRADED, "brokers", "the Kafka brokers are back, and replicas have been unknown")
     for name in brokers.missing_topics:
         remedy = f"create it again (`kctl kafka create-topic {name}`), or take it out of kafka.topics and "
         remedy += "start the fleet again"

@@ -67,7 +67,8 @@ def _sentences(context: Context, by_effect: dict[Effect, list[SettingChange]], r
 
 def _after_restart(context: Context, changed: list[SettingChange]) -> str:
     every = restarted_by_all(context)
-    is_of_sinkers = all(change.name.startswith("sinkers.") for change in changed)
+    are_others = context.config.storage.kind.is_handled_inside  # then workers call the handler
+    is_of_sinkers = not are_others and all(change.name.startswith("sinkers.") for change in changed)
     processes = [each for each in every if would_change(each) and (each.launch.kind == "sinker" or not is_of_sinkers)]
     which = "--all" if processes == every else " ".join(process.name for process in processes)
     beside = f" ({ENGINE_RESTARTS})" if any(process.launch.kind == "engine" for process in processes) else ""

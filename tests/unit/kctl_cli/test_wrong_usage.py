@@ -73,6 +73,8 @@ KAFKA = (  # `B` is a port at which no broker listens
     ("reset-offsets -b B -g g -t x --to there", "`there` is not a position"),
     ("reset-offsets -b B -g g -t x --to shift-by", "is not a position"),
     ("reset-offsets -b B -g g -t x --to -3", "is not a position"),
+    (f"reset-offsets -b B -g g -t x --to {'9' * 5000}", "is not a position"),
+    (f"reset-offsets -b B -g g -t x --to @{'9' * 5000}", "is not a time"),
     ("reset-offsets -b B -g g -t x --to 5 -y --dry-run", "contradict each other"),
     ("create-topic -b B x --set retention.ms", "--set takes KEY=VALUE"),
     ("create-topic -b B x --set a=1 --set a=2", "--set a is given twice"),

@@ -165,7 +165,7 @@ TROUBLES: tuple[tuple[FleetSnapshot, str], ...] = (
     ),
     (
         replace(fleet(), brokers=Freshness(0.5, 0.5, 5.0, None, are_just_back=True)),
-        "degraded: the Kafka brokers have not answered all requests since 2023-11-14T22:13:17Z",
+        f"degraded: the Kafka brokers are back, and replicas have been unknown {AT}",
     ),
     (of_brokers(None, None, None), f"unknown: no Kafka broker has answered {AT}"),
     (of_brokers(None, None, "refused"), f"failing: no Kafka broker has answered {AT}: refused"),

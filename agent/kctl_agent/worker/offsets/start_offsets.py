@@ -1,7 +1,7 @@
 """Start offsets of a query: asks brokers and storage, decides by `positions`, sets the stored offsets."""
 
 import socket
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass
 
 from kafka import TopicPartition
@@ -77,7 +77,7 @@ class StartOffsets:
         decided = Decided(stored_offsets, found, starts, unanswered)
         if decided.moves:
             self._check_unmoved(decided)
-            self._refuse(decided.moves)
+            self._refuse(decided)
         return decided
 
     def place(self, decided: Decided) -> None:
@@ -119,19 +119,18 @@ class StartOffsets:
             raise BootstrapError(str(error)) from error
         self.identity = StorageId(id_, _name(self._storage))
 
-    def _refuse(self, moves: Sequence[tuple[TopicPartition, Moved]]) -> None:
+    def _refuse(self, decided: Decided) -> None:
         storage = self._settings.storage
         for setting, kind, choice, other in (
             ("workers.on_data_loss", "records_lost", self._settings.pipeline.on_data_loss, "continue"),
             ("storage.on_lost_offsets", "storage_lost_offsets", storage["on_lost_offsets"], "continue"),
             ("storage.on_other_storage", "other_storage", storage["on_other_storage"], "take_over"),
         ):
-            matching = [(tp, moved) for tp, moved in moves if moved.kind == kind]
+            matching = [(tp, moved) for tp, moved in decided.moves if moved.kind == kind]
             if matching and choice == "stop":
                 (tp, moved), more = matching[0], len(matching) - 1
                 others = f" (and so for {more} more partition{'s' * (more > 1)})" if more else ""
-                remedy = f'with {setting} = "{other}" the worker continues at {moved.to_offset}'
-                remedy += ", and a new kafka.group reads from the start" if kind == "other_storage" else ""
+                remedy = f'with {setting} = "{other}" the worker continues at {decided.starts[tp].offset}'
                 raise BootstrapError(
                     f"{setting} is stop, and {tp.topic}-{tp.partition}: {moved.cause}{others}; {remedy}"
                 )
