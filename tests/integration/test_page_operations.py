@@ -11,6 +11,7 @@ from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN
 from tests.integration.conftest import TOPIC, Master, shared_master
 from tests.integration.page_site import newest, press, rows, second_tab, sign_in, text
+from tests.processes import stopped
 from tests.servers.kafka_broker import KafkaBroker
 
 SHOWN = "0=7,1=7"
@@ -114,10 +115,11 @@ def test_a_rolling_restart_is_watched_and_one_is_cancelled(page: webdriver.Chrom
     eventually(lambda: outcome(page).startswith("restart: done"))
     assert not {row["pid"] for row in fleet.status().values()} & set(before.values())
 
-    submit(page)
-    eventually(lambda: newest(page, 0) == "Cancel")
-    press(page, "#operations tbody button")
-    eventually(lambda: "cancelled by" in outcome(page))
+    with stopped([fleet.status()["worker-0"]["pid"]]):  # so that the restart does not end before the press
+        submit(page)
+        eventually(lambda: newest(page, 0) == "Cancel")
+        press(page, "#operations tbody button")
+        eventually(lambda: "cancelled by" in outcome(page))
     eventually(lambda: newest(page, 5) in ("failed", "unknown"), what="what had begun may still happen")
 
 
