@@ -14,6 +14,8 @@ from kctl.ownership import refuse_others
 from kctl_agent.errors import PathError
 from kctl_agent.paths import ProcessIdentity, is_alive, prepare_run_dir, process_identity
 
+ABOUT_NAME = "master.json"
+
 
 class Fleet(NamedTuple):
     name: str
@@ -118,7 +120,7 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
 def announced(run_dir: Path) -> dict[str, Any]:
     """Returns what a master has written about itself; empty if it cannot be read, although the master may answer."""
     try:
-        about: dict[str, Any] = json.loads((run_dir / "master.json").read_text(encoding="utf-8"))
+        about: dict[str, Any] = json.loads((run_dir / ABOUT_NAME).read_text(encoding="utf-8"))
         return about
     except (OSError, ValueError):
         return {}

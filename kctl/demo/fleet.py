@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +14,7 @@ from kctl.config.load import load
 from kctl.config.storage import storage_settings
 from kctl.demo.audit import FOLDER_VARIABLE, HANDLER
 from kctl.errors import KctlError, UsageError
+from kctl.fleets import announced
 from kctl.rpc.client import call
 from kctl_agent.errors import AgentError
 from kctl_agent.rpc.messages import Request, Role, reducer_method
@@ -155,11 +154,7 @@ class DemoFleet:
         return reply.result if reply.ok else None
 
     def url(self) -> str | None:
-        try:
-            about: Mapping[str, Any] = json.loads((self.directory / "run" / "master.json").read_text())
-        except (OSError, ValueError):
-            return None
-        return about.get("http_url")
+        return announced(self.directory / "run").get("http_url")
 
     def stop(self) -> int | None:
         """Sends SIGTERM, then SIGKILL if needed. Returns the exit code."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from kctl.config.sections import Config
 from kctl.config.storage import dead_letters_of, table_folder, table_folders
 from kctl.errors import AlreadyRunning, JarsMissing, KctlError, RunDirUnusable, StartError
+from kctl.fleets import ABOUT_NAME
 from kctl.groups.broker_cache import BrokerCache
 from kctl.http.access import access_of
 from kctl.jars.ivy import require_pyspark
@@ -31,7 +32,6 @@ from kctl_agent.rpc.messages import number_of
 
 LOCK_NAME = "master.lock"
 DATA_LOCK_NAME = "data.lock"
-ABOUT_NAME = "master.json"
 _POLL_SECONDS = 0.05
 
 log = logging.getLogger(__name__)

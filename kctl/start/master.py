@@ -190,7 +190,7 @@ class Master:
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
     """Writes master.json and registers the fleet; undoes both at the end. Raises RunDirUnusable."""
-    path = config.fleet.run_dir / checks.ABOUT_NAME
+    path = config.fleet.run_dir / fleets.ABOUT_NAME
     about = {
         "pid": os.getpid(),
         "start_time": time.time(),
