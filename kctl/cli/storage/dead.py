@@ -24,7 +24,7 @@ from kctl.fields import unix_seconds
 from kctl.schemas import decoder
 from kctl.terminal import line_of
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.storage.selection import Selection
+from kctl_agent.storage.selection import OF_BLOCKS, Selection
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
@@ -63,7 +63,7 @@ def _is_time(declared: Field[Any]) -> bool:
 
 
 SELECTION = tuple(map(_option, fields(Selection)))
-OF_PENDING = SELECTION[:5]
+OF_PENDING = tuple(each for each in SELECTION if each.parameter in OF_BLOCKS)
 """The options that messages have that are not dead letters."""
 R = TypeVar("R")
 
