@@ -289,9 +289,16 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
         age = None if counts.committed_at is None else max(time.time() - counts.committed_at, 0.0)
         table = TableReply(counts.version, counts.rows, counts.files, counts.small_files, age)
         return replace(common, bytes=counts.bytes, table=table)
-    more: dict[str, Any] = {name: getattr(stats, name) for name in ("delayed", "processing", "oldest_seconds", "bytes")}
-    more |= {"limit": stats.limits.messages, "limit_bytes": stats.limits.bytes}
-    return replace(common, pending=stats.pending + stats.delayed, **more)
+    return replace(
+        common,
+        pending=stats.pending + stats.delayed,
+        delayed=stats.delayed,
+        processing=stats.processing,
+        oldest_seconds=stats.oldest_seconds,
+        bytes=stats.bytes,
+        limit=stats.limits.messages,
+        limit_bytes=stats.limits.bytes,
+    )
 
 
 def _resident_bytes() -> int:

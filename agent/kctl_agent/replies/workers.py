@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from kctl_agent.replies.encode import renamed
 from kctl_agent.replies.fields import age, counter, optional, value
@@ -200,9 +200,19 @@ class WorkerReply:
 
     @classmethod
     def starting(cls, name: str, kind: str = "") -> WorkerReply:
-        none_yet: dict[str, Any] = dict.fromkeys(("rows_total", "batches_total", "queries_failed"), 0)
-        none_yet |= dict.fromkeys(("left_out", "isolated", "paused"), ())
-        return cls(name, kind, "starting", pid=os.getpid(), batch_seconds_total=0.0, **none_yet)
+        return cls(
+            name,
+            kind,
+            "starting",
+            pid=os.getpid(),
+            rows_total=0,
+            batches_total=0,
+            batch_seconds_total=0.0,
+            queries_failed=0,
+            left_out=(),
+            isolated=(),
+            paused=(),
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,11 @@ MAX_CLASS_CHARACTERS = 120
 
 _NOT_THE_USERS = (
     f"{PurePath(__file__).parents[1]}/",
-    *("site-packages", "dist-packages", "pyspark", "<"),
+    "site-packages",
+    "dist-packages",
+    "pyspark",
     sysconfig.get_path("stdlib"),
+    "<",
 )
 _FRAME = re.compile(r'^[ |+]*File "([^"\n]+)", line (\d{1,9})', re.MULTILINE)
 _RAISED = re.compile(r"\braised ([A-Za-z_][\w.]*)(?=:| on |$)|^([A-Za-z_][\w.]*)(?=:|$)")
