@@ -9,7 +9,7 @@ from kctl.advice.adviser import Adviser, Sample
 from kctl.advice.window import Work
 from kctl.config.sections import AdviceSection
 from kctl.groups.snapshot import Clusters, GroupSnapshot
-from kctl.rows.advice import Advice
+from kctl.rows.advice import Advice, Answer
 from kctl.rows.columns import Reals
 from kctl.status.assessments import judged_lag_seconds
 
@@ -78,6 +78,7 @@ class _Watched:
                 full_batch=1,
                 cycle_seconds=cycle,
                 blocked=_blocked(group),
+                bound_by=Answer.HANDLER,
                 idle=_NEVER_BUSY,
             )
         )

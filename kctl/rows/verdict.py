@@ -38,8 +38,8 @@ class Finding(Struct, frozen=True):
     level: Level
     about: str
     """The part of the fleet: `master`, `brokers`, `storage`, `engine`, `workers`, `sinkers`, `handler`, `handler
-    calls`, `dead letters`, `unhandled`, `attached`, `partitions`, `replicas`, `topic orders`; with several hosts
-    `unowned` (partitions) and `hosts`; `fleet` without a problem."""
+    calls`, `dead letters`, `unhandled`, `attached`, `partitions`, `replicas`, `registry`, `disk`, `topic orders`;
+    with several hosts `unowned` (partitions) and `hosts`; `fleet` without a problem."""
     reason: str
     """A sentence: what, since when, why."""
     since: float

@@ -244,7 +244,7 @@ class Watched:
 
     def __init__(self, members: int) -> None:
         self.advisers = GroupAdvisers()
-        self.members, self.at = members, 0.0
+        self.members, self.at, self.each_per_second = members, 0.0, 100
         self.end = self.committed = 0
         self.state = "stable"
 
@@ -262,7 +262,9 @@ class Watched:
         for _ in range(round(seconds / 10)):
             self.at += 10
             self.end += round(arrivals * 10 / PARTITIONS)
-            self.committed = min(self.end, self.committed + round(self.members * 100 * 10 / PARTITIONS))
+            self.committed = min(
+                self.end, self.committed + round(self.members * self.each_per_second * 10 / PARTITIONS)
+            )
             cluster = ClusterSnapshot("main", (self.group(),), self.at, self.at, 0.1, {}, {})
             self.advisers.prepare(Clusters((cluster,)))
         return self.advisers.advice(self.group())
@@ -279,6 +281,15 @@ def test_what_a_member_can_do_is_known_once_all_were_busy() -> None:
     assert (never_busy.answer, "long enough to keep all members busy" in never_busy.reason) == (Answer.UNKNOWN, True)
     assert saturated.capacity_per_second == pytest.approx(100, rel=0.01)
     assert (saturated.answer, saturated.current, saturated.workers) == (Answer.WORKERS, 2, 4)
+
+
+def test_if_more_members_do_not_help_their_own_code_is_the_limit() -> None:
+    watched = Watched(members=2)
+    watched.advisers.advice(watched.group())
+    watched.watch(300, arrivals=300)
+    watched.members, watched.each_per_second = 4, 50
+
+    assert watched.watch(600, arrivals=300).answer is Answer.HANDLER
 
 
 def test_rare_commits_do_not_make_members_look_faster() -> None:

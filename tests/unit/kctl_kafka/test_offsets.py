@@ -115,7 +115,10 @@ PLACES = {
     "earliest": Target("earliest"),
     "latest": Target("latest"),
     "1200": Target("offset", 1200),
-    **dict.fromkeys(("@1795255200000", "2026-11-21T10:00:00Z", "2026-11-21T10:00:00"), Target("time", 1795255200000)),
+    **dict.fromkeys(
+        ("@1795255200000", "2026-11-21T10:00:00Z", "2026-11-21T10:00:00", "2026-11-21 10:00:00"),
+        Target("time", 1795255200000),
+    ),
     "shift-by -100": Target("shift", -100),
     "shift-by 7": Target("shift", 7),
 }
