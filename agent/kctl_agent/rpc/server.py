@@ -11,8 +11,7 @@ import socket
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -35,28 +34,19 @@ _LINGER_SECONDS: Final = 1.0
 _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own idea of SIGPIPE
 
 
-@dataclass(frozen=True, slots=True)
-class AgentService:
-    reply_to: Callable[[JsonObject, float], bytes]
-    faults: FaultCounters
-    epoll: select.epoll
-    frame_timeout_seconds: float
-    idle_timeout_seconds: float
-
-
 class AcceptedConnection:
     """An accepted socket, whose replies are sent in the order of requests. It is dropped when `on_event` returns False,
     or at `deadline` (monotonic) if nothing happens before. Its memory is limited to one receive, one batch of replies
     and the reply that overfilled the batch."""
 
-    __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_service", "_waiting", "deadline", "fd", "socket")
+    __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_server", "_waiting", "deadline", "fd", "socket")
 
-    def __init__(self, accepted: socket.socket, service: AgentService, now: float) -> None:
+    def __init__(self, accepted: socket.socket, server: AgentServer, now: float) -> None:
         accepted.setblocking(False)
         self.socket = accepted
         self.fd = accepted.fileno()
-        self.deadline = now + service.idle_timeout_seconds
-        self._service = service
+        self.deadline = now + server.idle_timeout_seconds
+        self._server = server
         self._decoder = Decoder(MAX_REQUEST_BYTES)
         self._waiting: deque[JsonObject | AgentError] = deque()  # answered once `_out` is sent
         self._out = bytearray()
@@ -72,18 +62,18 @@ class AcceptedConnection:
         data = self.socket.recv(_RECEIVE_BYTES)
         if not data or self._is_ending:
             return self._read_end(data, now)
-        decoder, service = self._decoder, self._service
+        decoder, server = self._decoder, self._server
         had_half = not decoder.at_boundary
         try:
             frames = decoder.feed(data)
         except WireError:
             frames = []
         if len(frames) == 1 and decoder.error is None:  # nearly always
-            self._send(service.reply_to(frames[0], now), now)
+            self._send(server.reply_to(frames[0], now), now)
         else:
             self._waiting.extend(frames)
             if decoder.error is not None:
-                service.faults.note(f"a malformed frame ({decoder.error.code})")
+                server.faults.note(f"a malformed frame ({decoder.error.code})")
                 return self.refuse(decoder.error, now)
             self._advance(now)
         if not self._out and (frames or not had_half):
@@ -100,23 +90,23 @@ class AcceptedConnection:
 
     def note_deadline(self) -> None:
         if self._out:
-            self._service.faults.note("a peer did not read its reply")
+            self._server.faults.note("a peer did not read its reply")
         elif not self._is_ending and not self._decoder.at_boundary:
-            self._service.faults.note("an incomplete frame, then silence")
+            self._server.faults.note("an incomplete frame, then silence")
 
     def _read_end(self, data: bytes, now: float) -> bool:
         if data or self._is_ending:
             return bool(data)
         self._peer_is_done = True
         if not self._decoder.at_boundary:
-            self._service.faults.note("a peer closed the connection inside a frame")
+            self._server.faults.note("a peer closed the connection inside a frame")
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
         """Sets the deadline: within a frame, the frame time-out from its first byte; otherwise the idle time-out."""
-        service = self._service
+        server = self._server
         is_idle = self._decoder.at_boundary
-        self.deadline = now + (service.idle_timeout_seconds if is_idle else service.frame_timeout_seconds)
+        self.deadline = now + (server.idle_timeout_seconds if is_idle else server.frame_timeout_seconds)
 
     def _advance(self, now: float) -> bool:
         waiting = self._waiting
@@ -127,7 +117,7 @@ class AcceptedConnection:
                 if isinstance(item, AgentError):
                     reply = encode(reply_error(None, item))
                 else:
-                    reply = self._service.reply_to(item, now)
+                    reply = self._server.reply_to(item, now)
                 batch.append(reply)
                 size += len(reply)
             self._send(b"".join(batch), now)
@@ -146,17 +136,17 @@ class AcceptedConnection:
             sent = 0
         if sent < len(data):
             self._out += memoryview(data)[sent:]
-            self._service.epoll.modify(self.fd, OUT)
-            self.deadline = now + self._service.frame_timeout_seconds
+            self._server.epoll.modify(self.fd, OUT)
+            self.deadline = now + self._server.frame_timeout_seconds
 
     def _flush(self, now: float) -> bool:
         with memoryview(self._out) as view:
             sent = self.socket.send(view, _NO_SIGNAL)
         del self._out[:sent]
-        self.deadline = now + self._service.frame_timeout_seconds
+        self.deadline = now + self._server.frame_timeout_seconds
         if self._out:
             return True
-        self._service.epoll.modify(self.fd, IN)
+        self._server.epoll.modify(self.fd, IN)
         self._wait_for_more(now)
         return self._advance(now)
 
@@ -187,18 +177,19 @@ class AgentServer:
         self.name = name
         self._run_dir = run_dir
         self._max_connections = max_connections
-        self._timeouts = (frame_timeout_seconds, idle_timeout_seconds)
+        self.frame_timeout_seconds = frame_timeout_seconds
+        self.idle_timeout_seconds = idle_timeout_seconds
         self._backlog = backlog
         self.faults = FaultCounters(_LOG, name)
         self._dispatcher = Dispatcher(name, commands, self.faults)
+        self.reply_to = self._dispatcher.reply_to
         self._connections: dict[int, AcceptedConnection] = {}
         self._sweep_at = inf  # never later than the earliest deadline; may be earlier
         self._is_accepting = True
         self._is_closing = False
         self._thread: threading.Thread | None = None
         self._bound: BoundSocket
-        self._epoll: select.epoll
-        self._service: AgentService
+        self.epoll: select.epoll
         self._wake_fd: int
 
     def publish(self, snapshot: Snapshot) -> None:
@@ -212,12 +203,11 @@ class AgentServer:
         prepare_run_dir(self._run_dir)
         with _FORK_LOCK:
             self._bound = bind_socket(self._run_dir, self.name, self._backlog)
-            self._epoll = select.epoll()
+            self.epoll = select.epoll()
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             _SERVERS.add(self)
-        self._service = AgentService(self._dispatcher.reply_to, self.faults, self._epoll, *self._timeouts)
-        self._epoll.register(self._bound.socket.fileno(), IN)
-        self._epoll.register(self._wake_fd, IN)
+        self.epoll.register(self._bound.socket.fileno(), IN)
+        self.epoll.register(self._wake_fd, IN)
         self._thread = threading.Thread(target=self._run, name=f"kctl-agent {self.name}", daemon=True)
         self._thread.start()
 
@@ -240,7 +230,7 @@ class AgentServer:
         self.close()
 
     def _run(self) -> None:
-        connections, poll, listener_fd = self._connections, self._epoll.poll, self._bound.socket.fileno()
+        connections, poll, listener_fd = self._connections, self.epoll.poll, self._bound.socket.fileno()
         try:
             while True:
                 wait_seconds = self._sweep_at - monotonic()
@@ -282,7 +272,7 @@ class AgentServer:
             try:
                 with _FORK_LOCK:
                     accepted, _ = self._bound.socket.accept()
-                    connection = AcceptedConnection(accepted, self._service, now)
+                    connection = AcceptedConnection(accepted, self, now)
                     self._connections[connection.fd] = connection
             except BlockingIOError:
                 return
@@ -291,7 +281,7 @@ class AgentServer:
                     self._pause_accepting(now)
                     return
                 continue  # that peer is already gone
-            self._epoll.register(connection.fd, IN)
+            self.epoll.register(connection.fd, IN)
             if not self._admit(connection, now):
                 self._drop(connection)
             elif connection.deadline < self._sweep_at:
@@ -313,7 +303,7 @@ class AgentServer:
     def _pause_accepting(self, now: float) -> None:
         """Stops accepting until the next sweep: the listener stays readable, so the loop would spin."""
         self.faults.note("no descriptor or memory for another connection")
-        self._epoll.modify(self._bound.socket.fileno(), 0)
+        self.epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
         self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)
 
@@ -322,13 +312,13 @@ class AgentServer:
             connection.note_deadline()
             self._drop(connection)
         if not self._is_accepting:
-            self._epoll.modify(self._bound.socket.fileno(), IN)
+            self.epoll.modify(self._bound.socket.fileno(), IN)
             self._is_accepting = True
         self._sweep_at = min((each.deadline for each in self._connections.values()), default=inf)
 
     def _drop(self, connection: AcceptedConnection) -> None:
         # Unregister first: epoll watches the open file, which a forked child may keep open, not the descriptor.
-        self._epoll.unregister(connection.fd)
+        self.epoll.unregister(connection.fd)
         with _FORK_LOCK:
             connection.socket.close()
             del self._connections[connection.fd]
@@ -337,7 +327,7 @@ class AgentServer:
         self._bound.close()
         for connection in list(self._connections.values()):
             self._drop(connection)
-        self._epoll.close()
+        self.epoll.close()
         os.close(self._wake_fd)
         _SERVERS.discard(self)  # last: until here a fork has something to forget
 
@@ -347,7 +337,7 @@ class AgentServer:
         for connection in self._connections.values():
             connection.socket.close()
         self._connections.clear()
-        self._epoll.close()
+        self.epoll.close()
         os.close(self._wake_fd)
         self._thread = None
 
