@@ -106,9 +106,6 @@ class Queries:
         is_new, self._error = error != self._error, error
         return is_new
 
-    def partitions(self) -> set[Partition]:
-        return set(self.positions())
-
     def positions(self) -> dict[Partition, int]:
         """Returns where each query's last finished batch ended; if two queries read a partition, the lower offset."""
         merged: dict[Partition, int] = {}
@@ -287,7 +284,7 @@ class Attached:
             _LOG.warning("kctl: %s", text)
 
     def _ask(self) -> None:
-        partitions = self._queries.partitions()
+        partitions = self._queries.positions()
         if self._server is None or self._settings is None or not partitions:
             return
         self._queries.ends(*log_bounds(self._connected(self._settings), partitions), at=time.monotonic())

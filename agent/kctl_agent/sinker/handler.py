@@ -166,8 +166,12 @@ def load(name: str, timeout_seconds: float, import_dir: Path | None = None) -> H
     handle = getattr(target, "handle", target)
     if not callable(handle):
         raise BootstrapError(f"sinkers.handler {name!r} is neither a function nor a class with a method `handle`")
-    if not _takes_messages(handle):
-        raise BootstrapError(f"sinkers.handler {name!r} cannot be called with one argument, the list of messages")
+    try:
+        with suppress(ValueError):  # a handler written in C has no signature
+            inspect.signature(handle).bind([])
+    except TypeError:
+        text = f"sinkers.handler {name!r} cannot be called with one argument, the list of messages"
+        raise BootstrapError(text) from None
     if inspect.isgeneratorfunction(handle) or inspect.isasyncgenfunction(handle):
         raise BootstrapError(f"sinkers.handler {name!r} has a `yield`: it must return a list")
     return Handler(name, target, timeout_seconds)
@@ -183,16 +187,6 @@ def decode_messages(formats: Formats) -> None:
     decode_by(
         lambda data, headers: decoder.value(data, headers).value, lambda data, headers: decoder.key(data, headers).value
     )
-
-
-def _takes_messages(handle: Callable[..., Any]) -> bool:
-    try:
-        inspect.signature(handle).bind([])
-    except TypeError:
-        return False
-    except ValueError:  # a handler written in C has no signature
-        return True
-    return True
 
 
 async def _finished(awaitable: Awaitable[Any]) -> None:

@@ -128,7 +128,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         note: Callable[[TopicPartition], str] = lambda _: "",
     ) -> None:
         self._settings = settings
-        self._suspended = False
+        self.is_rebalancing = False
         self._given_up: int | None = None
         self._leader: tuple[int, str | None] | None = None
         self.on_revoked = on_revoked
@@ -175,17 +175,13 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
     def partitions(self) -> frozenset[TopicPartition]:
         """The assigned partitions; empty during a rebalance or after a loss."""
         generation: int = self._metadata().generation_id
-        if self._suspended or generation < 0 or generation == self._given_up:
+        if self.is_rebalancing or generation < 0 or generation == self._given_up:
             return frozenset()
         return frozenset(self._consumer.assignment())
 
     @property
     def partition_counts(self) -> list[int]:
         return [len(self._consumer.partitions_for_topic(topic)) for topic in self._settings.topics]
-
-    @property
-    def is_rebalancing(self) -> bool:
-        return self._suspended
 
     @property
     def info(self) -> MemberReply:
@@ -232,7 +228,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Runs `on_revoked` and commits its offsets before others get the partitions. Awaited on the I/O loop."""
-        self._suspended = True
+        self.is_rebalancing = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
             if offsets:
@@ -246,22 +242,22 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         except KafkaError as error:  # the next owner continues at the stored offset
             log.warning("offsets were not committed at the revocation (%s)", reason(error))
         finally:
-            self._suspended = self._is_eager
+            self.is_rebalancing = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
         """Pauses all partitions, because otherwise the first poll would return records. Awaited on the I/O loop."""
         self._consumer.pause(*assigned)
-        self._suspended = False
+        self.is_rebalancing = False
         names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
         """Runs `on_lost`. Awaited on the I/O loop."""
-        self._suspended = True
+        self.is_rebalancing = True
         try:
             await self._in_thread(self.on_lost)
         finally:
-            self._suspended = self._is_eager
+            self.is_rebalancing = self._is_eager
 
     @property
     def _is_eager(self) -> bool:

@@ -374,14 +374,9 @@ class Committer:
             text = self._describe(error, f"offsets of {topics_of(ends)} are stored, not yet committed")
             self._stats.failing("commit", text, "brokers")
         else:
-            self._committed(ends, refused, now)
-
-    def _committed(
-        self, ends: Mapping[TopicPartition, int], refused: Mapping[TopicPartition, type[KafkaError]], now: float
-    ) -> None:
-        self._progress.commits.answered(ends, refused, now)
-        self._progress.epochs.committed(ends.keys() - refused.keys())
-        if refused:
-            self._stats.failing("commit", f"{refusal(refused)}; the other partitions are")
-        elif not self._progress.commits.refused:
-            self._stats.works("commit")
+            commits.answered(ends, refused, now)
+            epochs.committed(ends.keys() - refused.keys())
+            if refused:
+                self._stats.failing("commit", f"{refusal(refused)}; the other partitions are")
+            elif not commits.refused:
+                self._stats.works("commit")

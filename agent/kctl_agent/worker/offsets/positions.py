@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kctl_agent.errors import BadParams
+from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.wire import JsonObject
 from kctl_agent.storage.chunk import StoredOffset
 from kctl_agent.worker.offsets.commit_metadata import CommitNote, LogSeen, StorageId
@@ -162,10 +163,11 @@ class SeekPlan:
         where = f"{self.topic}-{self.partition}"
         if self.position is None:
             return f"{where}: continues at {self.target}"
+        offsets = number_of(self.skipped or self.again, "offset is", "offsets are")
         if self.skipped:
-            return f"{where}: from {self.position} forward to {self.target}; {_offsets(self.skipped)} skipped"
+            return f"{where}: from {self.position} forward to {self.target}; {offsets} skipped"
         if self.again:
-            return f"{where}: from {self.position} back to {self.target}; {_offsets(self.again)} handled again"
+            return f"{where}: from {self.position} back to {self.target}; {offsets} handled again"
         return f"{where}: is at {self.target} already"
 
     def to_json(self) -> JsonObject:
@@ -195,7 +197,3 @@ def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int],
 
 def _number(text: str) -> int | None:
     return int(text) if text.isdecimal() and len(text) < 20 and int(text) < 2**63 else None
-
-
-def _offsets(count: int) -> str:
-    return "1 offset is" if count == 1 else f"{count} offsets are"
