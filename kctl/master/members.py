@@ -29,8 +29,8 @@ ANSWER_SECONDS = 5.0
 @dataclass(slots=True, eq=False)
 class Members:
     """The supervised processes and attached applications. An application is attached once its agent has answered at a
-    socket in `run_dir`; if silent, it counts as failed until its socket or process is gone. Belongs to one event
-    loop."""
+    socket in `run_dir`. If its agent is silent later, it counts as failed until its socket or process is gone. Belongs
+    to one event loop."""
 
     _run_dir: Path
     _kinds: Callable[[], Mapping[str, str]]
@@ -41,7 +41,7 @@ class Members:
     _attached: set[str] = field(default_factory=set)
 
     async def sockets(self) -> dict[str, Path]:
-        """Returns the socket paths by name, also of supervised processes without a socket yet. Raises PathError."""
+        """Returns all socket paths by name. A supervised process may have no socket yet. Raises PathError."""
         found = list_agents(self._run_dir)  # listing one local folder is faster than handing it to a thread
         self._attached &= set(found)
         return {name: socket_path(self._run_dir, name) for name in sorted({*self._kinds(), *found})}
@@ -58,7 +58,7 @@ class Members:
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut[Raw]:
-        """Asks all agents at `sockets` the same question until `deadline`, a time of the running loop."""
+        """Asks all agents at `sockets` one question. `deadline` is a time of the running loop."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
         self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()
         if not outcome.failed:
@@ -104,8 +104,8 @@ class Agents:
     async def operate(
         self, name: str, rpc: str, params: JsonObject, timeout_seconds: float = ANSWER_SECONDS
     ) -> JsonObject:
-        """Sends an operation to an agent and returns the answer. Raises AgentRefused if the agent rejects the
-        operation or does not exist, OperationUnknown if it does not answer in time."""
+        """Sends an operation to an agent and returns the answer. Raises AgentRefused if the agent rejects the operation
+        or does not exist, and OperationUnknown if it does not answer in time."""
         outcome = await self._asked(name, rpc, params, timeout_seconds)
         for failed in outcome.failed:
             error = OperationUnknown if failed.code == AgentTimeout.code else AgentRefused

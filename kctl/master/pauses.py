@@ -1,4 +1,4 @@
-"""The operator's pauses, kept in a file so that they survive workers and masters until they are resumed."""
+"""The operator's pauses, kept in a file so that they survive restarts of workers and masters."""
 
 import logging
 import time
@@ -45,7 +45,7 @@ class Pauses:
     """All pauses of a fleet. Belongs to one event loop."""
 
     def __init__(self, path: Path) -> None:
-        """Reads the pauses from the file. If the file is unreadable, everything is paused until it is resumed."""
+        """Reads the pauses from the file. If the file is unreadable, everything is paused until `kctl resume`."""
         self._path = path
         self.draining: dict[str, JsonObject] = {}
         """Scopes of processes that are being drained; not kept in the file."""
@@ -65,8 +65,8 @@ class Pauses:
         return list(self._pauses.values())
 
     def scopes(self, name: str) -> list[JsonObject]:
-        """Returns the pauses that apply to a process. A sinker, which knows no topics, is paused by name or with
-        everything; an engine reads nothing, so no pause applies to it."""
+        """Returns the pauses that apply to a process. A sinker knows no topics, so it is paused only by name or with
+        everything. No pause applies to the engine, because the engine does not read."""
         if name == ENGINE_NAME:
             return []
         is_sinker = name.startswith("sinker-")
@@ -84,7 +84,7 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Adds a pause and returns it; if it exists, returns the existing one. Raises OperationRefused if it cannot be
+        """Adds a pause and returns it, or returns the existing pause. Raises OperationRefused if it cannot be
         stored."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
@@ -92,8 +92,8 @@ class Pauses:
         return self._pauses[pause.key]
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
-        """Ends the pauses of a worker, of a topic and its partitions, or of a partition; without arguments, all pauses.
-        Raises OperationRefused if a wider pause would remain, there is no such pause, or the file cannot be written."""
+        """Ends the pauses of a worker, of a topic and its partitions, or of a partition. By default, ends all pauses.
+        Raises OperationRefused if a wider pause would remain, no pause matches, or the file cannot be written."""
         ended = [
             pause
             for pause in self._pauses.values()

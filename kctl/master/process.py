@@ -41,11 +41,12 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessLog:
-    """The log to which one incarnation, its JVM and its executors append, while kctl limits its size. For any thread.
+    """The log of one incarnation, whose size kctl limits. For any thread.
 
-    The processes write to the open file themselves, because they may outlive the master. Like `logrotate` with
-    `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file's start. On ext4 and XFS,
-    `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes only these lines; a truncation loses lines that are written meanwhile.
+    The incarnation, its JVM and its executors write to the open file themselves, because they may outlive the master.
+    Like `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file's start. On
+    ext4 and XFS, `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes only these lines. On other file systems, kctl truncates
+    the file and loses lines that are written meanwhile.
     """
 
     def __init__(self, path: Path) -> None:
@@ -103,8 +104,8 @@ class LogRotation:
 
 
 def rotate(path: Path, limit_bytes: int) -> int:
-    """Moves all but the last lines of a large log to NAME.log.1 while processes append; returns the bytes moved. A
-    line may span both files. If it raises OSError, nothing is lost."""
+    """Moves all but the last lines of a large log to NAME.log.1 while processes append. Returns the bytes moved. A line
+    may be split between the two files. If it raises OSError, no line is lost."""
     try:
         if os.lstat(path).st_size <= limit_bytes:
             return 0
@@ -145,13 +146,12 @@ def _copy(file: BinaryIO, target: Path, begin: int, end: int) -> None:
 
 
 def _collapse(file: BinaryIO, size: int) -> bool:
-    """Removes the first bytes of a file; returns False if the file system cannot (tmpfs, overlays over it, NFS)."""
+    """Removes the first bytes of a file. Returns False if the file system cannot (tmpfs, overlays over it, NFS)."""
     failed = _LIBC.fallocate(file.fileno(), _COLLAPSE_RANGE, ctypes.c_int64(0), ctypes.c_int64(size))
     return not failed
 
 
 def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
-    """Appends the lines after `begin` to `older`, then empties the file. Loses lines written in between."""
     with open(open_regular(older, os.O_WRONLY | os.O_APPEND), "ab") as out:
         while data := os.pread(file.fileno(), _COPY_BYTES, begin):
             out.write(data)
@@ -203,11 +203,11 @@ class Child:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Waits for the end and returns the exit code, or minus the signal. May be cancelled and repeated."""
+        """Waits for the end and returns the exit code, or the negative signal number. May be cancelled and repeated."""
         return await self._process.wait()
 
     async def stop(self, timeout_seconds: float, *signals: signal.Signals) -> bool:
-        """Sends `signals`, by default SIGTERM; returns whether the process ended in time."""
+        """Sends `signals`, by default SIGTERM. Returns whether the process ended within `timeout_seconds`."""
         for number in signals or (signal.SIGTERM,):
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
@@ -226,8 +226,9 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills the processes of a session; with `mark`, only those started with it and their children. Repeats this for up
-    to `seconds`, because a process may fork meanwhile. Returns the number killed, and why others survive, by pid."""
+    """Kills the processes of a session. With `mark`, kills only processes started with that mark, and their children.
+    Repeats this for up to `seconds`, because a process may fork meanwhile. Returns the number of killed processes, and
+    for each surviving pid the reason."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -250,8 +251,8 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
-    """Returns the living processes of a session; with `mark`, only those with it in their environment. An ending
-    process hides its environment, so processes in `known`, which had the mark before, are included."""
+    """Returns the living processes of a session. With `mark`, returns only processes that have it in their environment.
+    An ending process hides its environment. So processes in `known`, which had the mark before, are included."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
@@ -279,15 +280,15 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes a socket's files if `pid` owns it. Call it after the process has ended: a remaining socket would make
-    a killed worker look like a hung one."""
+    """Removes a socket's files if `pid` owns it. Call it after the process has ended. A remaining socket would make a
+    killed worker look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Writes a session's id to the pid file if the socket has no owner, so that `kctl stop` and the next master find
+    """Writes a session's id to the pid file if the socket has no owner. `kctl stop` and the next master need it to find
     survivors."""
     if socket_owner(path) is None:
         record_owner(path, ProcessIdentity(pid, 0))
@@ -304,14 +305,14 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether all threads have ended. A killed process whose main thread is a zombie is not dead while another
-        thread is in the kernel."""
+        """Whether all threads have ended. The main thread of a killed process may be a zombie while another thread is
+        still in the kernel."""
         return self.state == "Z" and self.threads == 1
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """Yields `pids`, by default all processes, and skips pids that no longer exist; zombies are included. Reads
-    /proc/PID/stat (fields 1, 3, 6, 20, 24 and 28 of proc(5)). Call it in a thread."""
+    """Yields `pids`, by default all processes, including zombies. Skips pids that no longer exist. Reads /proc/PID/stat
+    (fields 1, 3, 6, 20, 24 and 28 of proc(5)), so call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)

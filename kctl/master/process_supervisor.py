@@ -1,6 +1,6 @@
 """Keeps one process in its desired state: `restart` decides, `process` acts, and this module connects them.
 
-One task handles the events of a process from one queue, so they never overlap.
+One task handles the events of a process from one queue, one event at a time.
 """
 
 import asyncio
@@ -71,8 +71,7 @@ class SupervisionPolicy:
 
 
 class ProcessSupervisor:
-    """Supervises one process on one event loop. `run` does the work; `start`, `restart` and `stop` send requests to
-    it."""
+    """Supervises one process on one event loop. `run` does the work. `start`, `restart` and `stop` send it requests."""
 
     def __init__(
         self,
@@ -83,8 +82,8 @@ class ProcessSupervisor:
         given_up: Callable[[str], None] = lambda _: None,
         stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
     ) -> None:
-        """Calls `given_up` when the process enters the state `fatal`. If it stalls and has never finished a batch,
-        calls `stalled_from_start` with the time of its last progress."""
+        """Calls `given_up` when the process enters the state `fatal`. If the process stalls and has never finished a
+        batch, calls `stalled_from_start` with the time of its last progress."""
         self.launch = launch
         self.policy = policy
         self._probe = probe
@@ -148,7 +147,7 @@ class ProcessSupervisor:
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
         """Stops the process, and kills it after `timeout_seconds` (None: `stop_timeout_seconds`). Returns when all
-        processes of its session have ended. Raises OperationUnknown if one survives SIGKILL."""
+        processes of its session have ended. Raises OperationUnknown if a process survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))
             await self._has_stopped.wait()
@@ -170,7 +169,7 @@ class ProcessSupervisor:
         self._judge()
 
     def on_heartbeat(self, beat: PingReply, at: float) -> None:
-        """Records an answer to a ping that was sent at `at`; ignores the answer of a former process."""
+        """Records the answer to a ping that was sent at `at`. Ignores the answer of a former process."""
         if self.health is not None and beat.pid == self.pid and at > self.health.heartbeat_at:
             self.health = on_heartbeat(self.health, beat, at)
 

@@ -53,7 +53,7 @@ class ReducedCommand(Generic[R, T]):
     """The reply between hosts: an array per row takes a third of the bytes."""
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
-        """Decodes the replies. Pure, for any thread; slow with thousands of partitions."""
+        """Decodes the replies. Pure, for any thread. Slow with thousands of partitions."""
         return typed(outcome, self.reply)
 
     def shortened(self, outcome: FanOut[Raw]) -> FanOut[Raw]:
@@ -99,7 +99,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """Reduces the agents' replies to one result, which is as old as its oldest partition. Pure, for any thread."""
+    """Reduces replies to one result, which is as old as its oldest reply or partition. Pure, for any thread."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
@@ -130,7 +130,7 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """Reports stale offsets of the brokers, and unknown lags. `ages` has the age of each partition in the answer;
+    """Reports stale offsets of the brokers, and unknown lags. `ages` has the age of each partition in the answer.
     `unknown` names the partitions without a lag."""
     part_of_answer = QUESTIONS[rpc].age
     if not part_of_answer:
@@ -186,8 +186,8 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask again: the result is old or incomplete, or `shown_by` has changed, so the answer may have too.
-        An agent whose release does not know the question does not make the result incomplete."""
+        """Whether to ask again: the result is old or incomplete, or the answer may differ because `shown_by` has
+        changed. An agent whose release does not know the question does not make the result incomplete."""
         result = self._result
         return (
             result is None

@@ -27,7 +27,7 @@ class SupervisionState(StrEnum):
 
 
 class Cause(StrEnum):
-    """Why a process was restarted; the `reason` label of `kctl_worker_restarts_total`."""
+    """The reason for a restart, as in the label `reason` of `kctl_worker_restarts_total`."""
 
     EXIT = "exit"
     SIGNAL = "signal"
@@ -75,7 +75,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A request to replace a living process. `at_once` kills the process; otherwise it is asked to leave."""
+    """A request to replace a living process. With `at_once`, it is killed. Otherwise, it is asked to leave."""
 
     cause: Cause
     at_once: bool = False
@@ -92,7 +92,7 @@ class Exited:
 
 
 class Survived:
-    """A process survives SIGKILL, so no other may start yet."""
+    """A process survives SIGKILL, so its successor cannot start yet."""
 
 
 class Due: ...
@@ -102,8 +102,8 @@ Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """Returns the wait before the next start after `failures` (at least 1). `jitter` in [0, 1] varies its upper half,
-    so that workers that died together do not return together."""
+    """Returns the wait before the next start after `failures` (at least 1). `jitter` in [0, 1] varies the upper half of
+    the wait, so that workers that died together do not restart together."""
     doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
     high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
     low = max(policy.backoff_min_seconds, high / 2)
@@ -113,8 +113,7 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
 def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
-    """Returns the status after an event; the same object if the event has no effect in this state (a late answer, a
-    second stop)."""
+    """Returns the status after an event, or `status` itself if the event has no effect, such as a late answer."""
     at = _Step(policy, status, now, jitter)
     match status.state, event:
         case SupervisionState.STOPPED | SupervisionState.FATAL, Start():
@@ -203,8 +202,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Returns why a process has ended: the last line of its log, where kctl's processes write the reason, or else the
-    exit code. After a signal, adds the line only if it looks like an error."""
+    """Returns why a process has ended: the error in the last line of its log, otherwise the exit code. After a signal,
+    returns the signal, and adds the line if it looks like an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):

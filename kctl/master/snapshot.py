@@ -1,6 +1,6 @@
 """The master's immutable snapshot of the whole fleet, from which RPC, HTTP and Prometheus make their answers.
 
-The collector makes it; any thread may read it. None means unknown.
+The collector makes it, and any thread may read it. A value of None is unknown.
 """
 
 from collections.abc import Mapping
@@ -76,8 +76,8 @@ class RpcStats:
 class FleetSnapshot:
     """One collection: what agents, brokers and the supervisor have reported.
 
-    A field with the name of a command has the command's result, which is empty if no agent was asked. `reduced` finds
-    results by name.
+    A field with the name of a command has the command's result. If no agent was asked, the result is empty. `reduced`
+    finds results by name.
     """
 
     cluster: str
@@ -157,7 +157,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns how long the condition `what` of `name` has lasted (see `since`), in seconds; otherwise 0."""
+        """Returns for how many seconds the condition `what` of `name` has lasted (see `since`), or 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

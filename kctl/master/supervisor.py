@@ -1,4 +1,4 @@
-"""Supervises all processes of the fleet: starts them together, stops them together, and leaves none behind."""
+"""Supervises all processes of the fleet. Starts and stops them together, and leaves no process behind."""
 
 import asyncio
 import os
@@ -27,9 +27,9 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 class Memory:
     """Measures from /proc the memory of processes and all that they have started. One thread at a time.
 
-    Spark's Python processes are forks of one daemon. Each counts its share of their common pages (PSS), because
-    otherwise these would count once per fork. Other processes count all resident pages, so that their size does not
-    depend on who else uses a library.
+    Spark's Python processes are forks of one daemon. Each fork counts only its share of common pages (PSS), because
+    each common page must count once. Other processes count all resident pages, so that their size does not depend on
+    other users of a library.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,8 +77,8 @@ class Memory:
 
 
 def shared_bytes(pid: int) -> int:
-    """Returns resident bytes minus PSS; 0 if unknown (before Linux 4.14, or for another user's process). Walks all
-    pages: 3 ms for a JVM of 850 MB, a thousand times the cost of /proc/PID/stat."""
+    """Returns a process's resident bytes minus its PSS, or 0 if unknown (another user's process, or before Linux 4.14).
+    Walks all pages: 3 ms for a JVM of 850 MB, a thousand times the cost of /proc/PID/stat."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             lines = file.read(4096).splitlines()
@@ -140,15 +140,14 @@ class Supervisor:
         return process
 
     async def run(self) -> None:
-        """Supervises all processes until cancelled, then kills those that still live."""
+        """Supervises all processes until cancelled, then kills the processes that still live."""
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._sample_memory(), name="memory")
             for process in self._processes.values():
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all processes but the engine together, then the engine. Returns when only survivors of SIGKILL are
-        left."""
+        """Stops all processes except the engine, then the engine. Returns when only survivors of SIGKILL are left."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
         await asyncio.gather(*(_stopped(process) for process in engines))
@@ -186,7 +185,7 @@ class Supervisor:
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """Returns the memory of each process, including its children; a name without a process is absent."""
+        """Returns the memory of each process, including its children. A name without a process is absent."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -235,8 +234,8 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """Replaces the engine if a worker has stalled since its start, and no worker has finished a batch since then:
-        the engine may be broken."""
+        """Replaces the engine, which may be broken, if a worker has stalled and no worker has finished a batch since
+        then."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]

@@ -1,7 +1,7 @@
-"""Maintains the fleet's table (mode `lake`): at a quiet time if workers report small files, and at least once a day.
+"""Maintains the fleet's table (mode `lake`) at least once a day, and sooner if workers report many small files.
 
-The maintenance runs in a child of the master, not of a worker: a worker's memory limit would include it, the worker's
-end would kill it, and only the master knows the lag of the whole group.
+The maintenance runs in a child of the master, because only the master knows the lag of the whole group. A child of a
+worker would count towards the worker's memory limit and end with the worker.
 """
 
 import asyncio
@@ -41,8 +41,9 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether to maintain the table now: a day after the last run. With many small files, also if the group's
-        `lag` fits in one batch, or an hour after they were first seen. Never during the pause after a run."""
+        """Whether to maintain the table now. A run is due a day after the last one. With many small files, it is due
+        when the group's `lag` fits in one batch, or an hour after they were first seen. No run is due in the pause
+        after a run."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -69,8 +70,8 @@ class TableMaintenance:
     _command: Sequence[str] = MAINTENANCE_COMMAND
 
     async def run(self) -> None:
-        """Runs the maintenance whenever it is due. If cancelled, kills a running child, whose uncommitted compaction
-        has no effect."""
+        """Runs the maintenance whenever it is due. If cancelled, kills the child. An uncommitted compaction has no
+        effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:
@@ -98,8 +99,6 @@ class TableMaintenance:
             log.info("action=maintenance table=%s: %s", config.storage.uri, text)
 
     async def _carried_out(self, settings: str) -> tuple[int, str]:
-        """Returns the child's exit code and last line. Keeps its stdin open, so that it notices the end of the master.
-        Raises TimeoutError, OSError."""
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
             *self._command,

@@ -1,6 +1,6 @@
 """Judges a fleet by pure rules over its snapshot (docs/status.md).
 
-A verdict is made once per collection and shown by page, API, command line, `/readyz`, metrics and events. Stale data
+A verdict is made once per collection. Page, API, command line, `/readyz`, metrics and events all show it. Stale data
 never counts as healthy.
 """
 
@@ -68,8 +68,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """Returns the verdict on a snapshot. A finding that is also in `before`, the previous verdict, keeps its start
-    time."""
+    """Returns the verdict on a snapshot. A finding keeps its start time if the previous verdict `before` has it too."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]
@@ -101,7 +100,7 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
 
 
 def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:
-    """Yields the parts of the work that this host does for all hosts, if the fleet has several."""
+    """Yields the parts of the work that this host does for all hosts, if the fleet has several hosts."""
     for about, kind in _DOES.items() if snapshot.hosts is not None else ():
         is_for_all = about not in in_trouble and not (kind == "sinker" and snapshot.has_own_storage)
         if is_for_all and any(_trouble(snapshot, *each) is None for each in _supervised(snapshot, kind)):
@@ -191,7 +190,7 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[Found]:
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """Ignores the first seconds of an outage, because a coordinator may be moving."""
+    """Returns what a worker waits for. Ignores the first seconds, in which a coordinator may be moving."""
     waiting = None if row is None else row.waiting_for
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None

@@ -1,7 +1,6 @@
-"""The operations on a fleet. Each file has one operation, with its parameters, the parts of the fleet it touches, and
-its work.
+"""The operations on a fleet. Each file has the parameters of one operation, what the operation touches, and its work.
 
-Master and command line import the same files, so a file imports at the top only what both need.
+The master and the command line import these files. So a file imports at the top only what the two programs need.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`forget_host`: a host that has left for good is no longer reported missing."""
+"""`forget_host`: makes all hosts forget a host that has left for good."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`pause`: stops reading a worker, a topic, a partition or everything until `resume`."""
+"""`pause`: pauses a worker, a topic, a partition or everything until `resume`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def check_read(context: Context, topic: str, partition: int | None) -> None:
 
 
 class PauseReading(ScopedOperation, rpc="pause", for_all_hosts=True, limit_seconds=BATCH_SECONDS):
-    """Stop reading a worker, a topic, a partition or everything, until it is resumed.
+    """Pause a worker, a topic, a partition or everything until `kctl resume`.
 
     Workers stay in their group and keep their partitions. The pause survives rebalances and restarts of workers and of
     the master. `kctl status` shows each pause with caller and time. The engine cannot be paused. Gives up after 120 s,
-    or `--deadline`. With several hosts, `--topic` applies to all of them, unless you pass `--host`; `--all` applies to
-    this host, or with `--host all` to all.
+    or `--deadline`. With several hosts, `--topic` applies to all hosts, unless you pass `--host`. `--all` applies to
+    this host, or with `--host all` to all hosts.
 
     kctl pause --topic orders --partition 3
     kctl pause --worker sinker-0

@@ -1,4 +1,4 @@
-"""`reload`: reads the configuration again, applies what it can, and names the rest."""
+"""`reload`: reads the configuration again and applies what it can."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Read the configuration again.
 
-    Applies what it can, and names the settings that need a restart of processes or of the fleet. A file that cannot be
-    used changes nothing. SIGHUP to the master does the same.
+    Applies what it can, and names the settings that need a restart of processes or of the fleet. If the file cannot be
+    used, kctl changes no setting. SIGHUP to the master does the same.
     """
 
     def touches(self, context: Context) -> frozenset[str]:
@@ -36,7 +36,7 @@ class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_secon
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """Applies changed settings now, or at each process's next start. Always reads HTTP tokens and certificates
-        again, because their files may be renewed while no setting changes."""
+        again, because these files may be renewed at any time."""
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)
         by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}

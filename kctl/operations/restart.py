@@ -18,9 +18,9 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
     """Restart workers, sinkers or the engine.
 
     Each process first finishes its batch, commits and leaves the group. `--all` begins with processes that kctl gave up
-    (`fatal`), and leaves out processes that you stopped (`kctl start NAME`) or that cannot be killed. While the engine
-    restarts, no worker reads for about 5 s, so `--all` restarts the engine only if its JVM needs other settings; on a
-    terminal, kctl asks first. Gives up after 600 s, or `--deadline`.
+    (`fatal`). It leaves out processes that cannot be killed or that you stopped (`kctl start NAME` starts them). While
+    the engine restarts, no worker reads for about 5 s. So `--all` restarts the engine only if its JVM needs other
+    settings. On a terminal, kctl asks before it restarts the engine. Gives up after 600 s, or `--deadline`.
 
     kctl restart worker-0 --wait
     kctl restart worker-0 worker-1 --rolling
@@ -39,7 +39,7 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
         return frozenset(process.name for process in self._chosen(context)) | {"scale"}
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Restarts the processes; the first failure ends the operation."""
+        """Restarts the processes. If a restart fails, no further restart begins."""
         from kctl.master.operations.context import together
 
         processes = self._chosen(context) if self.name else restarted_by_all(context)
@@ -70,8 +70,8 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
-    """Returns the processes in the order of their restart. The engine comes first, if its JVM is down or would get
-    other settings, then `fatal` processes, then all others except stopped and unkillable ones."""
+    """Returns the processes in the order of their restart. The engine comes first if its JVM is down or would get other
+    settings. `fatal` processes follow, then all others except stopped and unkillable ones."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]

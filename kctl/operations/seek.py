@@ -24,8 +24,8 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
     Moves the group's committed offset and the stored offset together, in every worker that has a partition of the
     topic. First shows which messages will be skipped or handled again, and asks. Messages in the storage are still
     handled. kctl resolves `latest` and times for the preview, or with `--yes` when the seek begins. A time without a
-    zone is in UTC. Gives up after 120 s, or `--deadline`; then no offset moves later. With several hosts, the seek
-    applies to all of them, one after another, unless you pass `--host`.
+    zone is in UTC. Gives up after 120 s, or `--deadline`. After that, no offset moves. With several hosts, the seek
+    applies to all hosts in turn, unless you pass `--host`.
 
     kctl seek --topic orders --to earliest --dry-run
     kctl seek --topic orders --partition 3 --to 1200
@@ -74,7 +74,7 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         """Moves offsets in the workers that own the partitions. First resolves all targets, because a worker moves its
-        offsets only after its batch. If a partition has no owner or target, nothing changes."""
+        offsets only after its batch. If a partition has no owner or target, no offset moves."""
         from kctl.master.operations.context import ended, together
 
         owners = await context.owners(self.topic)

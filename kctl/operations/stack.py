@@ -46,7 +46,7 @@ def _jvms(pid: int) -> list[int]:
 
 
 async def _jvm_stack(pid: int) -> JsonObject:
-    """Returns the JVM's `stack`, or an `error` if `jcmd`, which a JRE does not include, fails."""
+    """Returns the JVM's `stack`, or an `error` if `jcmd` fails. A JRE does not include `jcmd`."""
     from kctl.jars.java import java_command
 
     try:

@@ -9,7 +9,7 @@ from kctl_agent.rpc.params import param
 
 
 class StopProcess(FleetOperation, rpc="stop"):
-    """Stop a worker, a sinker or the engine; it stays stopped until an operation starts it."""
+    """Stop a worker, a sinker or the engine. It stays stopped until an operation starts it."""
 
     name: str = param("a worker, a sinker or `engine`")
 
@@ -20,7 +20,6 @@ class StopProcess(FleetOperation, rpc="stop"):
         return frozenset({context.supervisor.process(self.name).name})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Asks the process to leave, and kills it after `stop_timeout_seconds`."""
         from kctl.master.operations.context import goes_on
 
         process = context.supervisor.process(self.name)

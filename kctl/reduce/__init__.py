@@ -1,1 +1,1 @@
-"""Pure functions that reduce agents' answers to one; independent of command line, master and HTTP."""
+"""Pure functions that reduce agents' answers to one answer, independent of command line, master and HTTP."""

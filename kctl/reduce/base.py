@@ -1,4 +1,4 @@
-"""The contract of reducers: pure, without clock and I/O, and independent of the order and repetition of answers.
+"""The contract of reducers: they are pure, and the order and repetition of answers do not matter.
 
 A reducer uses only the newest answer of each sender (`per_sender`), so answers may be grouped before they are reduced.
 """
@@ -61,7 +61,7 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Makes stats from the brokers' word for a state, such as `PreparingRebalance`. Returns None if a value is
+        """Makes stats from the brokers' word for a state, such as `PreparingRebalance`, or returns None if a value is
         None."""
         return None if state is None or members is None else cls(_state(state), members)
 
@@ -124,7 +124,7 @@ def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
 
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
-    """Returns rows by `key`; if answers differ, the newest wins."""
+    """Returns rows by `key`. If answers differ, the newest answer wins."""
     newest: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:

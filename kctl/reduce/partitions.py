@@ -1,8 +1,8 @@
 """Merges the fleet's partitions from agents' rows and the brokers' columns.
 
-Agents report who reads a partition. If two claim it, the higher generation wins; if both are equal, the newer offsets.
-Progress comes from the newest offsets, whether an agent or the brokers reported them. An attached application has no
-generation and forms its own group after the fleet's.
+Agents report who reads a partition. If two agents claim it, the higher generation wins. If the generations are equal,
+the newer offsets win. Progress comes from the newest offsets, whether an agent or the brokers reported them. An
+attached application has no generation and forms its own group after the fleet's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -53,8 +53,8 @@ def kafka_lag(partitions: PartitionColumns) -> LagTotals:
 def _claims(
     answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
 ) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
-    """Returns the claims on the fleet's partitions, and by application, those of attached applications on partitions
-    that the fleet reads too, or has committed. On others, an application's claim counts as the fleet's."""
+    """Returns the claims on the fleet's partitions, and by application, the claims of attached applications. An
+    application's claim counts as the fleet's if the fleet neither reads the partition nor has committed it."""
     claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):
@@ -79,8 +79,8 @@ def _strength(claim: _Claim) -> tuple[int, float]:
 
 
 def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: ResetPolicy) -> PartitionColumns:
-    """Merges claims with the brokers' columns. Takes both committed offset and end from the newer source, so that the
-    lag was true at one moment, and fills gaps from the older one."""
+    """Merges claims with the brokers' columns. Committed offset and end come from the newer source, so that the lag was
+    true at one moment. Gaps are filled from the older source."""
     rows, now = [None if claim is None else claim[0] for claim in claims], brokers.now
     replies = [None if claim is None else claim[1] for claim in claims]
     is_claimed = np.array([row is not None for row in rows], np.bool_)

@@ -1,6 +1,6 @@
-"""Types of the master's answers, one module per kind; the agents' replies are in `kctl_agent.replies`. A value of None
+"""Types of the master's answers, one module per kind. The agents' replies are in `kctl_agent.replies`. A value of None
 is unknown. Fields are named as in the JSON.
 
-This module imports nothing, because `kctl rpc` needs the types of one command only. msgspec decodes its own types twice
-as fast as dataclasses.
+This module imports no other, because `kctl rpc` needs the types of one command only. The types use msgspec, which
+decodes them twice as fast as dataclasses.
 """

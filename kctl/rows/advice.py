@@ -80,6 +80,6 @@ class Advice(Struct, frozen=True):
         return f"{self.answer}{change}: {self.reason}"
 
     def asks_as(self, other: Advice) -> bool:
-        """Whether both pieces of advice ask for the same change."""
+        """Whether `other` asks for the same change."""
         asked = attrgetter("answer", "workers", "sinkers", "current", "current_sinkers")
         return bool(asked(self) == asked(other))

@@ -32,8 +32,7 @@ class RpcCounts:
         self._stats: dict[str, RpcStats] = {}
 
     def count(self, command: str, outcome: Outcome, seconds: float) -> None:
-        """Counts a request. Pass the same `command` for all unknown commands, because each name becomes a lasting
-        series."""
+        """Counts a request. Pass one `command` for all unknown commands, because each name becomes a lasting series."""
         known, bucket = self._stats.get(command, _NONE), bisect_left(RPC_BUCKETS_SECONDS, seconds)
         self._stats[command] = RpcStats(
             {**known.outcomes, outcome: known.outcomes[outcome] + 1},
@@ -48,7 +47,7 @@ class RpcCounts:
 def counted(
     answer: Callable[[Request], Awaitable[T]], counts: RpcCounts, is_complete: Callable[[T], bool]
 ) -> Callable[[Request], Awaitable[T]]:
-    """Wraps `answer`: each request is counted in `counts`, and all unknown commands are counted as `unknown`."""
+    """Wraps `answer` so that each request is counted in `counts`, and all unknown commands as `unknown`."""
 
     async def counting(request: Request) -> T:
         started, command = time.monotonic(), request.rpc
@@ -95,7 +94,7 @@ class Router:
         self._methods.sort(key=itemgetter("method"))
 
     async def answer(self, request: Request, caller: Caller) -> JsonObject:
-        """Returns the reply before the request's deadline; if an operation takes longer, returns its current state.
+        """Returns the reply before the request's deadline. If an operation takes longer, returns its current state.
         Raises UnknownMethod, BadParams, OperationRefused."""
         if request.method in self._types and self._types[request.method].rpc == request.rpc:
             deadline = (request.deadline_ms or DEFAULT_DEADLINE_SECONDS * 1000) / 1000

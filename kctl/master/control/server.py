@@ -1,4 +1,4 @@
-"""The server of `master.sock`: accepts connections, reads frames, writes replies, and limits the resources of a caller.
+"""The server of `master.sock`. It accepts connections, reads frames, writes replies, and limits a caller's resources.
 
 While a request is answered, its connection is not read. A caller that pipelines without reading replies therefore fills
 the kernel's buffers, not kctl's.
@@ -46,8 +46,8 @@ class SocketLimits:
 
 
 class ControlServer:
-    """Serves `master.sock` on one event loop. Calls `answer` with well-formed requests and their sender, as reported by
-    the kernel; it may raise AgentError or KctlError."""
+    """Serves `master.sock` on one event loop. Calls `answer` with each well-formed request and its sender, as reported
+    by the kernel. `answer` may raise AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None

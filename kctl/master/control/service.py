@@ -308,7 +308,7 @@ _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Returns a short summary of a snapshot's lag; None without a snapshot. Slow with thousands of partitions."""
+    """Returns a short summary of a snapshot's lag, or None without a snapshot. Slow with thousands of partitions."""
     if snapshot is None:
         return None
     lag = snapshot.recent_lag

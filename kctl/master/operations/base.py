@@ -43,7 +43,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation and its progress; each change replaces the object."""
+    """One operation and its progress. Each change makes a new object."""
 
     id: str
     name: str
@@ -62,7 +62,7 @@ class Operation:
 
     @property
     def words(self) -> str:
-        """The operation in words: `restart worker-0`, `restart all rolling`, `pause topic orders`"""
+        """The operation in words, such as `restart worker-0` or `pause topic orders`."""
         given = [_in_words(name, value) for name, value in self.params.items()]
         return " ".join([self.name.replace("_", "-"), *filter(None, given)])
 

@@ -54,8 +54,8 @@ async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseEx
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Runs all coroutines until each has ended, and returns the results. Raises OperationUnknown if any of them did,
-    otherwise the first error."""
+    """Runs all coroutines until each has ended, and returns the results. Raises OperationUnknown if a coroutine has
+    raised it, otherwise the first error."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
@@ -112,9 +112,9 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Has one agent execute an operation, and returns its outcome. If the operation is given up before the agent
-        has begun it, the agent drops it. Raises AgentRefused if the operation is rejected or fails, OperationUnknown if
-        the agent does not report the outcome."""
+        """Executes an operation on one agent and returns its outcome. The agent drops an operation that is given up
+        before it begins. Raises AgentRefused if the operation is rejected or fails. Raises OperationUnknown if the
+        agent does not report the outcome."""
         # Unique across restarts of the master, because an agent does not repeat an operation of a known id.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
         limit = {} if report.until == math.inf else {"until": report.until}
@@ -157,8 +157,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun the operation")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Sends a process its pauses, waits until they apply, and returns its name. If it is not running, returns its
-        state; it gets them at its start."""
+        """Sends a process its pauses, waits until they apply, and returns its name. A process that is not running gets
+        its pauses at its start. For such a process, returns its state."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -176,8 +176,8 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """Sends the pauses to a worker, by default to all processes. If the operation fails, restores the pauses in
-        `before`."""
+        """Sends the pauses to a worker, by default to all processes except the engine. If this fails, restores the
+        pauses in `before`."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:
@@ -243,7 +243,7 @@ class Context:
         """Waits until an incarnation after number `before` is running, and its agent reports that it is ready.
 
         Raises OperationRefused if the process becomes `stopped` or `fatal`. Raises OperationUnknown if the operation is
-        given up, or if the previous process survives SIGKILL, which delays the new one.
+        given up, or if the previous process survives SIGKILL.
         """
         with goes_on(f"{process.name} is restarted"):
             await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))

@@ -55,8 +55,8 @@ def with_host(params: JsonObject) -> JsonObject:
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class FleetOperation:
-    """The base of operations: a subclass's fields are parameters, its docstring is the help text. A caller of an
-    `is_long` operation gets its id at once. An operation without `changes` only reads."""
+    """The base of operations. A subclass's fields are the parameters, and its docstring is the help text. A caller of
+    an `is_long` operation gets its id at once. An operation without `changes` only reads."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
@@ -100,8 +100,7 @@ class FleetOperation:
         return self.limit_seconds
 
     def problem(self, mark: str = "") -> str | None:  # noqa: ARG002 - for those that name parameters
-        """Returns what is wrong with the parameters, or None. `mark` precedes their names, as `--` on a command
-        line."""
+        """Returns what is wrong with the parameters, or None. `mark` is a prefix of their names, such as `--`."""
         return None
 
     def touches(self, context: Context) -> frozenset[str]:

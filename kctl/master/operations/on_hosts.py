@@ -1,7 +1,7 @@
 """Passes an operation to the master of another host, or to the masters of all hosts, one after another.
 
-Only the leading master executes operations for all hosts, so that no two conflict. If it loses the lead, it stops
-before the next host.
+Only the leading master executes operations for all hosts, so that no two operations conflict. If it loses the lead, it
+stops before the next host.
 """
 
 import asyncio
@@ -46,8 +46,9 @@ class OnHosts:
         return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
-        """Executes the operation on a host or on all. If cancelled, cancels it on the executing host. Raises
-        OperationUnknown if it may still run, otherwise OperationRefused, or OperationFailed with what was done."""
+        """Executes the operation on one host or on all. If cancelled, cancels it on the executing host. Raises
+        OperationUnknown if it may still run. Otherwise, raises OperationRefused, or OperationFailed with what was
+        done."""
         if host != ALL_HOSTS:
             return await self._on_one(host, params)
         leader = self.hosts.leader
@@ -128,8 +129,8 @@ class OnHosts:
         return operation
 
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
-        """Returns the current state of an operation that a host runs. Raises AgentError, or OperationUnknown if the
-        host's master has restarted: ids then start again, and `started_at` differs."""
+        """Returns the current state of an operation that a host runs. If the host's master has restarted, ids start
+        again, but `started_at` differs. Raises OperationUnknown in this case, or AgentError."""
         found = await self.hosts.operation(host, operation["id"])
         error = {} if "state" in found else found.get("error", {})
         if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:

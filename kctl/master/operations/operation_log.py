@@ -1,7 +1,6 @@
 """Runs operations, records their state, and prevents conflicts between them.
 
-The audit log has a line at the start and at the end of each operation, so it shows which ones ran when a master was
-killed.
+The audit log has a line for the start and the end of each operation. So it shows which ones a killed master had begun.
 """
 
 import asyncio
@@ -77,8 +76,8 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Starts an operation; returns it at its end or after `wait_seconds` (at most 0.2 s for a long one). Raises
-        UnknownMethod, BadParams, or OperationRefused if it conflicts with a running one or is impossible."""
+        """Starts an operation. Returns it at its end or after `wait_seconds` (at most 0.2 s for a long one). Raises
+        UnknownMethod or BadParams. Raises OperationRefused if it is impossible or conflicts with a running one."""
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -115,8 +114,8 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Lists and audits an operation that runs outside this log. Returns a function to report its progress and end.
-        Calls `stop` if the operation is cancelled."""
+        """Lists an operation that runs outside this log. Returns a function to report its progress and end. Calls
+        `stop` if the operation is cancelled."""
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -132,8 +131,8 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """Cancels an operation, which then reverts what it can; its final text reports the rest. Raises
-        NoSuchOperation, OperationRefused."""
+        """Cancels an operation, which reverts what it can. Its final text reports what remains. Raises NoSuchOperation,
+        OperationRefused."""
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
