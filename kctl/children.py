@@ -5,8 +5,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 
-PRIVATE = 0o077
-"""The umask of the master and all its children: only their user can open their files."""
+PRIVATE = 0o077  # the umask of the master and all its children: only their user can open their files
 _PATH = "PYTHONPATH"
 
 

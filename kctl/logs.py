@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from logging.handlers import QueueHandler, QueueListener
 from queue import SimpleQueue
 
-_MOST_LINES = 10_000
-"""At most this many lines wait for a disk; further lines are dropped."""
+_MOST_LINES = 10_000  # at most this many lines wait for a disk; further lines are dropped
 
 
 def configure(level: str) -> None:

@@ -14,8 +14,7 @@ from pathlib import Path
 from kctl.errors import ConfigError, RunDirUnusable
 
 _NOT_THERE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG)
-_MAX_LINKS = 40
-"""Linux has the same limit (path_resolution(7))."""
+_MAX_LINKS = 40  # Linux has the same limit (path_resolution(7))
 
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:

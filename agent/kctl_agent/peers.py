@@ -12,15 +12,12 @@ import struct
 import sys
 from typing import Final
 
-_SOCK_DIAG: Final = 4
-"""NETLINK_SOCK_DIAG in linux/netlink.h."""
-_HEADER: Final = struct.Struct("=IHHII")
-"""struct nlmsghdr: length, type, flags, sequence, port."""
+_SOCK_DIAG: Final = 4  # NETLINK_SOCK_DIAG in linux/netlink.h
+_HEADER: Final = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence, port
 _BY_FAMILY, _ERROR, _REQUEST = 20, 2, 1
 _QUESTION: Final = struct.Struct("=BBxxIHH16s16sI8s")
 """struct inet_diag_req_v2: family, protocol, states, then a socket's id: ports, addresses, interface, cookie."""
-_ANSWER: Final = struct.Struct("=BBxx48x12xI")
-"""struct inet_diag_msg: family, state, …, uid."""
+_ANSWER: Final = struct.Struct("=BBxx48x12xI")  # struct inet_diag_msg: family, state, …, uid
 _ANY_STATE, _ANY_COOKIE = 0xFFFFFFFF, b"\xff" * 8
 _ESTABLISHED, _LISTEN = 1, 10
 """States in include/net/tcp_states.h. In others the kernel shows root if the process has closed its socket."""

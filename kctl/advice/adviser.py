@@ -15,15 +15,11 @@ from kctl.config.sections import AdviceSection
 from kctl.rows.advice import Advice, Answer, HotPartition, Outcome
 from kctl.rows.columns import Partition, Reals
 
-_KNOWN = 1 / 15
-"""Arrivals must be known for this part of the window: one minute by default."""
+_KNOWN = 1 / 15  # arrivals must be known for this part of the window: one minute by default
 _LEAST_CYCLE_SECONDS = 2.0
-_GAIN = 0.5
-"""More processes have helped if they brought at least this share of the expected gain."""
-_RISE = 1.2
-"""The smallest rise whose gain is larger than the errors of its measurement."""
-_BATCHES_OF_EACH = 5
-"""A rise is judged after this many batches of each process on average."""
+_GAIN = 0.5  # more processes have helped if they brought at least this share of the expected gain
+_RISE = 1.2  # the smallest rise whose gain is larger than the errors of its measurement
+_BATCHES_OF_EACH = 5  # a rise is judged after this many batches of each process on average
 _TOLERANCE = 0.1
 """A number that is too small by at most this share stays, so that a load near the limit causes no change."""
 _MOST_NUMBERS_TRIED = 200

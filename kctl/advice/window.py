@@ -18,8 +18,7 @@ from kctl.rows.columns import Partition, Reals, Rows
 _LEAST_BATCHES = 5
 _FULL = 0.8
 """If the average batch has at least this share of the rows of a full one, its rate counts as that of a full batch."""
-_MOST_ERROR = 0.2
-"""The relative standard error above which the time of a full batch counts as unknown."""
+_MOST_ERROR = 0.2  # the relative standard error above which the time of a full batch counts as unknown
 
 
 def moments(batches: int, rows: int, seconds: float) -> Reals:
@@ -57,8 +56,7 @@ def capacity(seen: Reals, full_batch: int) -> Capacity:
 
 
 _STEPS = 30
-_SETTLING = 1 / 15
-"""After an interruption, batches do not count for this part of the window."""
+_SETTLING = 1 / 15  # after an interruption, batches do not count for this part of the window
 _COLD_BATCHES = 2
 """After an interruption, this many batches of each process do not count, because Spark is slow in them."""
 

@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 _STATE = re.compile(r"(?P<store>\d+/\d+(/.+)?)/(?P<version>\d+)(_[^./]+)?\.(delta|snapshot|changelog|zip)")
-_ENTRY_BYTES = 4 << 20
-"""The largest file that is read; 100,000 partitions take about 2 MiB."""
+_ENTRY_BYTES = 4 << 20  # the largest file that is read; 100,000 partitions take about 2 MiB
 _BUCKETS = ("s3", "s3a", "s3n")
 _SETTING = "storage.credentials_file, or "
 """A part of messages that applies only to a fleet's table: a checkpoint uses AWS's own variables, files and roles."""

@@ -18,8 +18,7 @@ _COMMIT_VERSIONS = ("v1", "v2")
 _NO_OFFSET = "-"
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _PARTITION = re.compile(r"[0-9]{1,10}")
-_YEAR_10000_MS = 253_402_300_800_000
-"""The first time that Python's calendar does not have."""
+_YEAR_10000_MS = 253_402_300_800_000  # the first time that Python's calendar does not have
 
 
 class BadEntry(ValueError):

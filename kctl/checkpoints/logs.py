@@ -15,8 +15,7 @@ from kctl.kafka.lag import lag_of
 from kctl.kafka.offsets import EARLIEST, LATEST, LogOffset, log_offsets
 
 _GONE = "UNKNOWN_TOPIC_OR_PARTITION"
-_SKEW_SECONDS = 900.0
-"""Maximum difference between the clocks of producers and driver."""
+_SKEW_SECONDS = 900.0  # maximum difference between the clocks of producers and driver
 LOOKS_RECREATED = "looks recreated"
 _MEANINGS: dict[str, tuple[bool | None, str]] = {
     "gone": (False, "the topic or partition is gone: Spark fails"),

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _THREADS_PER_STORE = 4
-_FRESH_INTERVALS = 3
-"""After this many intervals without an answer, the offsets are unknown."""
+_FRESH_INTERVALS = 3  # after this many intervals without an answer, the offsets are unknown
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,8 +19,7 @@ from kctl.errors import BadAnswer
 
 T = TypeVar("T")
 
-_MOST: Final = 2**62
-"""Offsets and their differences have 64 bits."""
+_MOST: Final = 2**62  # offsets and their differences have 64 bits
 _BOUNDED: Final[dict[Any, Any]] = {
     number: Annotated[number, msgspec.Meta(gt=-_MOST, lt=_MOST)] for number in (int, float)
 }

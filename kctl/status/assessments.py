@@ -19,8 +19,7 @@ from kctl_agent.rpc.messages import number_of
 
 _NAMED = 3
 _KEPT_REASONS = 1000
-_ALL_WELL = NUMBERS[Status.OK]
-"""Statuses above this number are trouble or unknown."""
+_ALL_WELL = NUMBERS[Status.OK]  # statuses above this number are trouble or unknown
 _HELD = {Held.NO: "", Held.NOT_YET_OVER: "not yet over: ", Held.NOT_SEEN_TO_BE_OVER: "not seen to be over: "}
 
 

@@ -14,8 +14,7 @@ _LEAST_CALL_SECONDS = 10.0
 _USUAL_CALLS = 5.0
 _LEAST_TRIES = 20
 _MOST_FAILURES = 0.05
-_FAILING_SECONDS = 30.0
-"""How long a handler may fail, for example during a short outage."""
+_FAILING_SECONDS = 30.0  # how long a handler may fail, for example during a short outage
 _NAMED = 3
 
 

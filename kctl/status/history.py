@@ -14,8 +14,7 @@ from kctl.rows.columns import ABSENT, Bools, Ints, Reals, Rows, rearranged
 from kctl.status.observations import Observations, whole
 
 _UNKNOWN = np.nan
-_PACE_SECONDS = 60.0
-"""How long arrivals must be observed to estimate their pace."""
+_PACE_SECONDS = 60.0  # how long arrivals must be observed to estimate their pace
 _BETWEEN_REMOVALS_SECONDS = 300.0
 """How often a broker removes old messages (`log.retention.check.interval.ms`)."""
 _SILENCES = 8

@@ -10,14 +10,12 @@ from numpy.typing import NDArray
 
 from kctl.rows.columns import Bools, Ints, Reals, Rows, rearranged
 
-WINDOW = 16
-"""Maximum rows of a partition."""
+WINDOW = 16  # maximum rows of a partition
 _SHORT = int(np.iinfo(np.int32).max)
 _EVEN_SECONDS = 10.0
 """Rows up to this age are about equally far apart; found by `benchmarks.status_rules`."""
 
-Numbers = NDArray[np.int8]
-"""Row numbers, one for each partition."""
+Numbers = NDArray[np.int8]  # row numbers, one for each partition
 
 
 class Observations:

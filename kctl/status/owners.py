@@ -11,8 +11,7 @@ from kctl.rows.columns import Bools, Ints, Reals, Rows
 
 _STARTING = frozenset({"starting", "joining", "assigned"})
 
-UNSEEN = "stopped or slow"
-"""The state of a query that is known only by its checkpoint."""
+UNSEEN = "stopped or slow"  # the state of a query that is known only by its checkpoint
 
 
 @dataclass(frozen=True, slots=True)

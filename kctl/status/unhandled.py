@@ -8,14 +8,12 @@ from kctl_agent.replies.block_size import StorageReply
 _LEAST_LIMIT_SECONDS = 60.0
 _CYCLES = 3.0
 _LEAST_WINDOW_SECONDS = 5.0
-_LEAST_FALL = 0.1
-"""While a fleet catches up, the age falls by at least this many seconds per second."""
+_LEAST_FALL = 0.1  # while a fleet catches up, the age falls by at least this many seconds per second
 _FALL_WINDOWS = 2.0
 """The age must fall by this many windows, because late or incomplete commits cause smaller falls."""
 _NEAR_WINDOWS = 4.0
 """How long the age must stay below the limit while the next window may raise it again."""
-_MEMORY = _FALL_WINDOWS / _LEAST_FALL
-"""The age must fall by `_FALL_WINDOWS` within this many windows."""
+_MEMORY = _FALL_WINDOWS / _LEAST_FALL  # the age must fall by `_FALL_WINDOWS` within this many windows
 
 
 @dataclass(frozen=True, slots=True)

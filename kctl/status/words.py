@@ -30,8 +30,7 @@ class Status(StrEnum):
 
 
 STATUSES = tuple(Status)
-NUMBERS = {status: number for number, status in enumerate(STATUSES)}
-"""Numbers rise with the severity."""
+NUMBERS = {status: number for number, status in enumerate(STATUSES)}  # numbers rise with the severity
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,8 +31,7 @@ from kctl_agent.storage.base import StorageMisconfigured
 
 _LOG = logging.getLogger(__name__)
 
-EX_CONFIG = 78
-"""The master does not restart a process with this exit code."""
+EX_CONFIG = 78  # the master does not restart a process with this exit code
 _SWITCH_SECONDS = 0.0005
 """How long a thread may keep the interpreter while the agent waits; Python's default of 5 ms was the agent's p99."""
 

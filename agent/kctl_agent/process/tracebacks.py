@@ -7,8 +7,7 @@ from contextlib import suppress
 
 from kctl_agent.storage.causes import innermost
 
-MAX_CHARACTERS = 6000
-"""A longer traceback loses its middle, because its start and end matter most."""
+MAX_CHARACTERS = 6000  # a longer traceback loses its middle, because its start and end matter most
 _MAX_LINE_CHARACTERS = 400
 _MAX_FRAMES = 30
 MAX_SHOWN_CHARACTERS = 200

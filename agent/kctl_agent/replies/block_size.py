@@ -31,8 +31,7 @@ class TableReply:
 
 RECENT_DEAD_SECONDS = 300.0
 
-RECENT_DEAD_COUNTED = 20_000
-"""A file or Redis storage counts at most this many recent dead letters."""
+RECENT_DEAD_COUNTED = 20_000  # a file or Redis storage counts at most this many recent dead letters
 
 
 @dataclass(frozen=True, slots=True)

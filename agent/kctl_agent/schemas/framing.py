@@ -10,8 +10,7 @@ from kctl_agent.errors import Undecodable
 from kctl_agent.message import Headers
 
 VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
-SIZES = {0: 5, 1: 17}
-"""The length of a prefix in bytes, by its magic byte."""
+SIZES = {0: 5, 1: 17}  # the length of a prefix in bytes, by its magic byte
 NOT_FRAMED = "NotFramed: no schema id precedes it, and no header names one"
 
 

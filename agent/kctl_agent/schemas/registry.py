@@ -28,8 +28,7 @@ RETRY_SECONDS = 1.0
 """How long an outage is assumed to last, so that waiting threads do not each wait for the time-out."""
 UNKNOWN_SECONDS = 10.0
 """After the registry did not know an id, kctl does not ask for it again for this long."""
-MOST_UNKNOWN = 10_000
-"""The most unknown ids to remember: bytes that are not framed can look like any id."""
+MOST_UNKNOWN = 10_000  # the most unknown ids to remember: bytes that are not framed can look like any id
 MOST_BYTES = 16 << 20
 MOST_REFERENCES = 200
 """The most schemas that a schema refers to, also indirectly. Each costs a request."""

@@ -20,8 +20,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.schemas.formats import Formats
 from kctl_agent.sinker.in_flight import Ack, Final
 
-REPEAT_SECONDS = 60.0
-"""A known traceback is logged again after this time; its sentence always is."""
+REPEAT_SECONDS = 60.0  # a known traceback is logged again after this time; its sentence always is
 MAX_KINDS = 20
 MAX_NAMED_RUNS = 5
 

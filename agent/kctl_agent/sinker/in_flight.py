@@ -15,8 +15,7 @@ from dataclasses import dataclass, field
 from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
 
-Ack = bool | str
-"""A handler's result for a message: done, not done, or the reason why not."""
+Ack = bool | str  # a handler's result for a message: done, not done, or the reason why not
 
 
 class Final(str):

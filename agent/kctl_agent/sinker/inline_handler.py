@@ -29,8 +29,7 @@ from kctl_agent.storage.put_rules import cut, judged, skipped
 
 log = logging.getLogger(__name__)
 
-GRACE_SECONDS = 1.0
-"""Added to the handler's own time-out, which `async` handlers enforce themselves."""
+GRACE_SECONDS = 1.0  # added to the handler's own time-out, which `async` handlers enforce themselves
 MAX_WAIT_SECONDS = 3600.0
 _failures = FailureLog(log)
 

@@ -29,8 +29,7 @@ from kctl_agent.storage.block import Block
 from kctl_agent.storage.causes import RETURNED_FALSE
 from kctl_agent.storage.claim import Claim
 
-FORMAT = 3
-"""Version of the file: 1 was a pickle, 2 did not preallocate notes."""
+FORMAT = 3  # version of the file: 1 was a pickle, 2 did not preallocate notes
 BEGUN, DONE, FAILED = b"?", b"+", b"-"
 _WRITE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
 _READ = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW

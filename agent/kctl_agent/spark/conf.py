@@ -36,15 +36,13 @@ over 400 partitions takes twice as long (benchmarks/README.md)."""
 IDLE_CONSUMER_MS, EVICTION_MS = 60_000, 10_000
 RELEASED_RECORDS_MS = 250
 MEMORY_EXITS = "spark.kctl.memoryExits"
-MEMORY_EXITS_SECONDS = 86_400.0
-"""Older exits are forgotten: the large records may have been a few."""
+MEMORY_EXITS_SECONDS = 86_400.0  # older exits are forgotten: the large records may have been a few
 CAPACITY = "spark.kafka.consumer.cache.capacity"
 CONSUMER_BYTES, PARTITION_BYTES = 65_000, 650
 """Each partition has a consumer, which knows all partitions of its topic (kafka-clients 3.9.2, benchmarks/README.md).
 It also keeps its last fetched records, whose size is unknown until they are read."""
 HEAP_SHARE = 0.5
-LEAST = 64
-"""Spark's default capacity."""
+DEFAULT_CAPACITY = 64
 FETCHED_BYTES = 1 << 20
 """The assumed size of a consumer's fetched records, multiplied by four after each out-of-memory exit. A consumer keeps
 the last and the next record, and brokers accept 1 MB by default (`message.max.bytes`)."""
@@ -236,7 +234,7 @@ def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str 
 def kept_consumers(topics: Collection[int], room: int, fetched: int) -> int:
     if _bytes(topics, fetched) <= room:
         return max(sum(topics), KEPT_CONSUMERS)
-    return max(room // _of_one(max(topics), fetched), 1 if fetched else LEAST)
+    return max(room // _of_one(max(topics), fetched), 1 if fetched else DEFAULT_CAPACITY)
 
 
 def _bytes(topics: Collection[int], fetched: int) -> int:

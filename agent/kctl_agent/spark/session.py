@@ -40,10 +40,8 @@ without a collection, G1 checks in the background (JEP 346)."""
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _OUT_OF_MEMORY = "its JVM has run out of memory"
-_OUT_OF_MEMORY_CODE = 3
-"""Exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`."""
-_END_SECONDS = 2.0
-"""The longest time from the end of a connection to the exit of the process behind it."""
+_OUT_OF_MEMORY_CODE = 3  # exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`
+_END_SECONDS = 2.0  # the longest time from the end of a connection to the exit of the process behind it
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
 """The locale of a JVM, which names files by it. In another one, several names may become one (`m?ll`), or none can be

@@ -62,8 +62,7 @@ _RECENT_DEAD_READ_SECONDS = 2.0
 
 Progress: TypeAlias = Callable[[int], None]
 """Receives the number of dead letters processed so far; may raise to stop."""
-P = TypeVar("P")
-"""The position of a dead letter; its text becomes `DeadLetterPage.next`."""
+P = TypeVar("P")  # the position of a dead letter; its text becomes `DeadLetterPage.next`
 Step: TypeAlias = tuple[Iterable[tuple[P, DeadLetter]], P | None]
 """Rows that were read, and the position to continue after; None at the end."""
 

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from kctl_agent.storage.block import Block
 
 HOUR_SECONDS = 3600.0
-Errors: TypeAlias = str | Sequence[str]
-"""One error for all messages, or one each."""
+Errors: TypeAlias = str | Sequence[str]  # one error for all messages, or one each
 NONE_DEAD: Mapping[int, str] = MappingProxyType({})
 
 

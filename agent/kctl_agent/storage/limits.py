@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
-FREE_INODES = 0.01
-"""This share must stay free if free disk space is limited."""
+FREE_INODES = 0.01  # this share must stay free if free disk space is limited
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,8 +17,7 @@ from kctl_agent.storage.base import StorageMisconfigured
 _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
 _PROFILE = "default"
-_REGION = "us-east-1"
-"""The usual region of servers other than AWS."""
+_REGION = "us-east-1"  # the usual region of servers other than AWS
 _TIMEOUT_SECONDS = 30
 _CONNECT_SECONDS = 5
 RETRY_SECONDS = 20

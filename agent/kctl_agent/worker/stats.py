@@ -22,8 +22,7 @@ from kctl_agent.worker.offsets.progress import ReadProgress
 from kctl_agent.worker.query.pipeline import Pipeline
 from kctl_agent.worker.query.run import Batch
 
-LONG_BATCH_SECONDS = 15.0
-"""A longer batch is checked regularly for progress in storing."""
+LONG_BATCH_SECONDS = 15.0  # a longer batch is checked regularly for progress in storing
 
 
 @dataclass(frozen=True, slots=True)

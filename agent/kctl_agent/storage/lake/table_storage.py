@@ -34,8 +34,7 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import StorageLimits, TableCounts, TableStats
 from kctl_agent.storage.put_rules import judged, next_version, refuse_moved
 
-Move = tuple[StoredOffset | None, StoredOffset]
-"""A stored offset before (None: not set) and after."""
+Move = tuple[StoredOffset | None, StoredOffset]  # a stored offset before (None: not set) and after
 TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
 

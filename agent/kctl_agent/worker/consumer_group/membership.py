@@ -92,10 +92,8 @@ log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5000
 CLOSE_TIMEOUT_MS = 10_000
-_MOST_PARTITIONS = 1_000_000
-"""Of a topic in a leader's note, which any member may have written."""
-METADATA_MAX_AGE_MS = 5000
-"""How soon the leader notices that a topic has grown."""
+_MOST_PARTITIONS = 1_000_000  # of a topic in a leader's note, which any member may have written
+METADATA_MAX_AGE_MS = 5000  # how soon the leader notices that a topic has grown
 
 _UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 

@@ -11,10 +11,8 @@ from dataclasses import dataclass, replace
 from kafka import TopicPartition
 
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
-MOST_RETRY_SECONDS = 5.0
-"""The longest back-off during an outage, which may end at any time."""
-SUSPECT_AFTER = 2
-"""After this many failures in a row, partitions become suspicious."""
+MOST_RETRY_SECONDS = 5.0  # the longest back-off during an outage, which may end at any time
+SUSPECT_AFTER = 2  # after this many failures in a row, partitions become suspicious
 
 Group = frozenset[TopicPartition]
 

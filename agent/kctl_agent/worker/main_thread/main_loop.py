@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from kctl_agent.worker.main_thread.requeuing import Requeuing
 
 
-STORAGE_CHECK_SECONDS = 5.0
-"""Interval for a worker without a batch."""
+STORAGE_CHECK_SECONDS = 5.0  # interval for a worker without a batch
 
 
 @dataclass(eq=False)

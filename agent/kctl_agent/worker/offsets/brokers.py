@@ -37,8 +37,7 @@ from kctl_agent.worker.settings import KafkaSettings
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
-BOOTSTRAP_TIMEOUT_MS = 10_000
-"""The client reports an outage after this, and is retried."""
+BOOTSTRAP_TIMEOUT_MS = 10_000  # the client reports an outage after this, and is retried
 METADATA_EVERY_SECONDS = 5.0
 
 

@@ -18,8 +18,7 @@ from kctl_agent.worker.query.transform import call_transform, check_transform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-UNEVEN_TASKS = 4
-"""Tasks per concurrent task if partitions differ much in size."""
+UNEVEN_TASKS = 4  # tasks per concurrent task if partitions differ much in size
 
 
 @dataclass(frozen=True, slots=True)

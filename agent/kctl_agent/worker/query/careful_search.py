@@ -22,8 +22,7 @@ three times as long as a good one."""
 RETRY_SECONDS = (1.0, 2.0, 5.0, 10.0, 30.0)
 JOIN_SECONDS = 20.0
 """After this time good partitions are cleared, even if the search continues for others."""
-HEALTHY_SECONDS = 600.0
-"""A partition is read carefully for this long after its last bad record."""
+HEALTHY_SECONDS = 600.0  # a partition is read carefully for this long after its last bad record
 
 Ranges = Mapping[TopicPartition, tuple[int, int]]
 """Offsets by partition: the first, and the one after the last."""

@@ -41,10 +41,8 @@ log = logging.getLogger(__name__)
 
 COLUMNS = ("topic", "partition", "offset", "timestamp", "timestampType", "key", "value", "headers")
 HEADERS = "array<struct<key: string, value: binary>>"
-NAME_BYTES = 255
-"""The limit of a name on every Linux file system."""
-FILE_RECORDS = 25_000
-"""A smaller batch is one file, unless the table is partitioned."""
+NAME_BYTES = 255  # the limit of a name on every Linux file system
+FILE_RECORDS = 25_000  # a smaller batch is one file, unless the table is partitioned
 ESCAPED = re.compile(r"[\x01-\x1f\x7f\"#%'*/:=?\\{\[\]^]")
 """Spark writes these as `%XX` in folder names (`ExternalCatalogUtils.escapePathName`)."""
 TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was stored")

@@ -22,8 +22,7 @@ from kctl_agent.storage.lake.dead_letters.selection import NUMBER, READING, TRIE
 from kctl_agent.worker.query.committed_files import observed
 
 ERROR = "_kctl_error"
-KAFKA = "_kafka"
-"""The column with Kafka's columns, if values are decoded to columns."""
+KAFKA = "_kafka"  # the column with Kafka's columns, if values are decoded to columns
 PREFIX = "_kctl_prefix"
 """The column with the prefix of a value whose schema is not known (`schemas.framing`)."""
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}

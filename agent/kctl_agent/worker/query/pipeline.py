@@ -43,8 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LEAST_STOP_SECONDS = 1.0
-"""A healthy JVM needs less to stop its queries."""
+_LEAST_STOP_SECONDS = 1.0  # a healthy JVM needs less to stop its queries
 
 
 class Pipeline:

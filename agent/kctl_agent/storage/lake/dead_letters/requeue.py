@@ -45,8 +45,7 @@ from kctl_agent.storage.lake.table_storage import TableStorage
 KEPT = f"{BATCH}requeue-"
 """Starts the folder's name for remaining dead letters. A hexadecimal number in the second commit completes it."""
 PUT_BACK = "kctl/requeued/"
-CANCELLED = -1
-"""Replaces the name of the folder for remaining dead letters, if all of them remain."""
+CANCELLED = -1  # replaces the name of the folder for remaining dead letters, if all of them remain
 
 
 class RequeueTaken(StorageError, code="requeue_taken", retriable=True):

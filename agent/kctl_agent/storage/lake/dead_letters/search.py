@@ -34,8 +34,7 @@ PLACE = ["failed_at", *COORDINATES, READING]
 CONDITIONS = frozenset({"group", "cluster", *COORDINATES, "failed_at", NUMBER, READING})
 OTHERS = ["error", TRIES, "timestamp", "cluster"]
 PAYLOAD = ["key", "value", "headers"]
-LATEST = 1 << 62
-"""The latest time, in microseconds."""
+LATEST_MICROSECONDS = 1 << 62
 MOST_ROWS = 10_000
 
 
@@ -75,7 +74,7 @@ def next_rows(
     table: DeltaTable, wanted: Condition, after: RowPlace | None, limit: int
 ) -> list[tuple[RowPlace, DeadLetter]]:
     if after is not None:
-        wanted &= failed_between(after.failed_at, LATEST)
+        wanted &= failed_between(after.failed_at, LATEST_MICROSECONDS)
     found = _plain(read(table, PLACE, wanted))
     if after is not None:
         found = found.filter(_behind(after))

@@ -11,15 +11,12 @@ import pyarrow.compute as pc
 
 from kctl_agent.storage.selection import Selection, is_id_number
 
-NUMBER = "requeue"
-"""The column with the number of a request to requeue."""
+NUMBER = "requeue"  # the column with the number of a request to requeue
 TRIES = "tries"
-READING = "reading"
-"""The column with the result of `reading`."""
+READING = "reading"  # the column with the result of `reading`
 OF_COLUMNS = {"topic", "partition", "offset_from", "offset_to", "died_from", "died_to"}
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-LATEST_SECONDS = 253_402_300_799.0
-"""The end of year 9999, and of Python's time."""
+LATEST_SECONDS = 253_402_300_799.0  # the end of year 9999, and of Python's time
 OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operator.gt}
 
 

@@ -38,8 +38,7 @@ INTERVAL = 100
 """Commits between checkpoints, as in delta-rs, unless the table has `delta.checkpointInterval`."""
 DECIMAL = re.compile(r"[1-9][0-9]{0,17}")
 SECONDS = 600.0
-CLEAN_UP_SECONDS = 3600.0
-"""Each clean-up lists the whole log."""
+CLEAN_UP_SECONDS = 3600.0  # each clean-up lists the whole log
 UNFINISHED = "checkpoint-"
 PR_SET_PDEATHSIG = 1
 

@@ -7,8 +7,7 @@ from urllib.parse import quote
 
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 
-ENGINE = "kctl"
-"""The writer in an entry's `commitInfo`: its entries are synced before they are visible."""
+ENGINE = "kctl"  # the writer in an entry's `commitInfo`: its entries are synced before they are visible
 COMPACTION = {"kctl": "compaction"}
 
 SAFE = "/!$&'()+,:;=@"

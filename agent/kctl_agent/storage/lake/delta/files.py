@@ -23,14 +23,12 @@ from kctl_agent.storage.lake.folder import Folder, FolderFile, at_once
 
 OWN_FOOTER = {b"kctl": b"compaction"}
 NOTE = "_written.json"
-STATS_COLUMNS = 32
-"""Delta's own `delta.dataSkippingNumIndexedCols`."""
+STATS_COLUMNS = 32  # Delta's own `delta.dataSkippingNumIndexedCols`
 STATS_CHARACTERS = 32
 """Delta's own limit for strings; the last code point marks an upper bound of all strings with this prefix."""
 LAST = "\U0010ffff"
 SPARK_SCHEMA = b"org.apache.spark.sql.parquet.row.metadata"
-DAY = re.compile(r"\d{4}-\d\d-\d\d")
-"""Spark writes later years as `+12345-01-01`."""
+DAY = re.compile(r"\d{4}-\d\d-\d\d")  # Spark writes later years as `+12345-01-01`
 NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 

@@ -18,8 +18,7 @@ from kctl_agent.storage.lake.folder import Folder
 VECTORS = "deletionVectors"
 FEATURES = frozenset({"appendOnly", "invariants", "timestampNtz", VECTORS})
 RETENTION = "delta.setTransactionRetentionDuration"
-UNFIT = frozenset(" ,;{}()\n\t=")
-"""Characters that a column's name must not have without column mapping."""
+UNFIT = frozenset(" ,;{}()\n\t=")  # characters that a column's name must not have without column mapping
 TYPES = frozenset(
     {"string", "long", "integer", "short", "byte", "float", "double", "boolean", "binary", "date", "timestamp"}
 )

@@ -11,8 +11,7 @@ from typing import BinaryIO, Self, TypeVar
 
 from kctl_agent.storage.limits import Free
 
-FOLDER = "_kctl"
-"""Holds plans; its prefix hides it from every engine."""
+FOLDER = "_kctl"  # holds plans; its prefix hides it from every engine
 THREADS = 8
 """A journal combines concurrent syncs (400 files: 0.2 ms each instead of 4), and a store answers requests at once."""
 

@@ -19,8 +19,7 @@ from kctl_agent.storage.sync import sync_file
 
 NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 """Errors of `link(2)` where links are not supported."""
-UNUSABLE = re.compile(r"[\[\]^|%\\]")
-"""delta-rs treats a path with these as a URL."""
+UNUSABLE = re.compile(r"[\[\]^|%\\]")  # delta-rs treats a path with these as a URL
 STACK = re.compile(r"(?s)\n\s*0: .*|\x1b\[\d*m")
 
 

@@ -29,8 +29,7 @@ BUFFER_BYTES = 256 << 10
 MADE = "_made"
 AT_ONCE = 8
 CREATES = 5
-RETRIES = 1000
-"""More retries than fit into RETRY_SECONDS."""
+RETRIES = 1000  # more retries than fit into RETRY_SECONDS
 BACKOFF_SECONDS = 0.1, 1.0
 _REFUSED = re.compile(
     r"\b(AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|ExpiredToken|InvalidToken)\b|\b40[13] \w"

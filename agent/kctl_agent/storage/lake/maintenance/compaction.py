@@ -32,8 +32,7 @@ READ_ROWS = 4096
 READ_BYTES = 16 << 20
 ROW_GROUP_BYTES = 64 << 20
 MOST_FILES = 10_000
-AT_ONCE = 8
-"""Footers read concurrently: in an object store each is a request."""
+AT_ONCE = 8  # footers read concurrently: in an object store each is a request
 
 Group = list[TableFile]
 

@@ -10,8 +10,7 @@ from kctl_agent.storage.lake.delta.log import LOG
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import FolderFile
 
-RETENTION_HOURS = 168
-"""Delta's own default of `delta.deletedFileRetentionDuration`."""
+RETENTION_HOURS = 168  # Delta's own default of `delta.deletedFileRetentionDuration`
 
 COMMIT_SECONDS = 86_400.0
 """Files younger than this stay regardless of the retention, because a writer may still commit them."""
