@@ -1,4 +1,4 @@
-"""A metric: its name, type, labels and HELP sentence, and how to make its samples from a snapshot."""
+"""The classes of metrics. A metric has a name, labels and a HELP sentence, and makes its samples from a snapshot."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionColumn(Metric):
-    """A metric with a value per partition; `ABSENT` and NaN are unknown."""
+    """A metric with one value per partition. `ABSENT` and NaN mean that the value is unknown."""
 
     labels: tuple[str, ...] = PARTITION
     values: Callable[[GroupColumns], Ints | Reals | None]
@@ -54,7 +54,7 @@ class PartitionColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """A metric whose last label is a word for each partition, such as the status. The value is 1."""
+    """A metric whose value is always 1. Its last label is a word for each partition, such as the status."""
 
     values: Callable[[GroupColumns], NDArray[np.int8]]
     """Indices into `words`, or negative."""
@@ -74,7 +74,8 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """A metric with one value per group instead of samples, which are slow for tens of thousands of groups."""
+    """A metric with one number per group. It makes no samples, because they are slow for tens of thousands of
+    groups."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]
@@ -90,7 +91,7 @@ class OfCluster(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Histogram(Metric):
-    """A metric of durations, in buckets with the upper `bounds`."""
+    """A histogram of durations. `bounds` are the upper bounds of its buckets."""
 
     bounds: tuple[float, ...]
     samples: Callable[[FleetSnapshot], Iterable[HistogramSample]]

@@ -34,8 +34,6 @@ def _state(group: GroupSnapshot) -> list[Sample]:
 
 
 def _one_of(group: GroupSnapshot, words: Iterable[str], current: str) -> list[Sample]:
-    """Returns a sample for every word if the group is the fleet's. Other groups, which may be thousands, get only one
-    sample, for the `current` word."""
     return by_label({word: float(word == current) for word in words} if group.is_own else {current: 1.0})
 
 

@@ -1,9 +1,10 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-There may be 100,000 partitions. So the labels of a block of lines are kept as one text between scrapes, and one
-operation inserts the metric's name and values into it (benchmarks/scrape.py). Each block is compressed alone, and only
-again if it changes: it ends with a full flush (RFC 1951, Z_FULL_FLUSH), so that no block refers to another, and the
-blocks' checksums are combined.
+There may be 100,000 partitions. So the renderer keeps the labels of a block of lines as one text between scrapes. One
+operation inserts the metric's name and values into this text (benchmarks/scrape.py).
+
+Each block is compressed alone, and again only when it changes. It ends with a full flush (RFC 1951, Z_FULL_FLUSH), so
+that no block refers to another. The page's checksum is combined from the checksums of its blocks.
 """
 
 from __future__ import annotations
@@ -51,12 +52,12 @@ class _Packed(NamedTuple):
 
 
 class TextBlock:
-    """Lines of a page, rendered on request and then kept."""
+    """Lines of a page, rendered when first needed and then kept."""
 
     __slots__ = ("_make", "_packed", "_text")
 
     def __init__(self, make: Callable[[], bytes]) -> None:
-        """`make` must return the same text each time."""
+        """`make` must return an equal text at each call."""
         self._make = make
         self._text: bytes | None = None
         self._packed: _Packed | None = None
@@ -103,14 +104,14 @@ class _Kept:
 
 
 class TextRenderer:
-    """Renders snapshots; reuses blocks that have not changed. Not thread-safe."""
+    """Renders snapshots, and reuses blocks that have not changed. Not thread-safe."""
 
     def __init__(self, metrics: Sequence[Metric]) -> None:
         self._metrics = metrics
         self._parts: dict[tuple[type, str], _Part] = {}
 
     def render(self, snapshot: Exposed, *, is_openmetrics: bool) -> list[TextBlock]:
-        """Returns the blocks of the whole page, without OpenMetrics' `# EOF`."""
+        """Returns the blocks of the whole page, without the final `# EOF` of OpenMetrics."""
         collections = collections_of(snapshot)
         old = self._parts
         self._parts = {
@@ -231,7 +232,6 @@ def _label_texts(labels: _Labels) -> list[bytes]:
 def _joined(
     labels: bytes, metric: PartitionColumn | WordColumn, values: NDArray[Any], is_known: NDArray[np.bool_]
 ) -> bytes:
-    """Returns a block's lines, without those of unknown values. `labels` has one line per partition."""
     if not is_known.all():
         labels, values = b"\n".join(compress(labels.split(b"\n"), is_known.tolist())), values[is_known]
     if not len(values):
@@ -254,14 +254,12 @@ def _is_same(old: NDArray[Any], new: NDArray[Any]) -> list[bool]:
 
 
 def _placeholder(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> bytes:
-    """Returns what follows the labels in each line, with a placeholder for the value."""
     if isinstance(metric, WordColumn):
         return f',{metric.labels[-1]}="%b"}} 1\n'.encode()
     return b"} %b\n" if values.dtype == np.float64 else b"} %d\n"
 
 
 def _texts(metric: PartitionColumn | WordColumn, values: NDArray[Any]) -> Iterable[Any]:
-    """Returns the values that replace the placeholders of `_placeholder`, one per line."""
     if isinstance(metric, WordColumn):
         words = [_escaped(word).encode() for word in metric.words]
         return map(words.__getitem__, values.tolist())
@@ -301,12 +299,12 @@ Exposed: TypeAlias = FleetSnapshot | Clusters
 
 
 def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
-    """Returns the collections in the order of the page; no two have the same type and cluster."""
+    """Returns the collections in the order of the page. Each pair of type and cluster occurs only once."""
     return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
 
 
 def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupColumns:
-    """Returns the rows of those groups that have series for each partition."""
+    """Returns the rows of the groups that have series for each partition."""
     partitions, assessments = collection.columns
     is_shown = [group.detail == "partition" for group in groups]
     if all(is_shown):
@@ -317,7 +315,7 @@ def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupCo
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:
-    """Returns the samples of a metric with all labels, or no samples if the metric does not apply to the collection."""
+    """Returns a metric's samples with all labels. There are no samples if the metric does not apply to `collection`."""
     match metric:
         case OfGroup():
             of_groups = ((group, sample) for group in groups for sample in metric.samples(group))

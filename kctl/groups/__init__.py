@@ -1,2 +1,2 @@
-"""Collects all consumer groups of a cluster, whatever their clients are: polls and judges them periodically, and keeps
-them as one snapshot."""
+"""Collects all consumer groups of a cluster, regardless of their clients. A collector periodically polls the groups,
+judges them and keeps the result as a snapshot."""

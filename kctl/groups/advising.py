@@ -1,5 +1,5 @@
-"""Advises on groups of other clients from their offsets alone. These show how much a member can do only while all
-members are busy."""
+"""Advises on groups of other clients from their offsets alone. The offsets show how much a member can handle only in
+periods when all members are busy."""
 
 from threading import Lock
 
@@ -19,7 +19,7 @@ _NEVER_BUSY = "in the window, messages did not wait in every partition long enou
 
 
 class GroupAdvisers:
-    """Advises on the fifty groups for which advice was requested last. For any thread."""
+    """Advises on the 50 groups for which advice was requested most recently. For any thread."""
 
     def __init__(self, rules: AdviceSection | None = None) -> None:
         self._rules = rules or AdviceSection()
@@ -36,7 +36,7 @@ class GroupAdvisers:
                         watched.see(group, cluster.taken_at, cluster.taken_at_unix)
 
     def advice(self, group: GroupSnapshot) -> Advice:
-        """Returns the last advice on a group, and watches it from now on."""
+        """Returns the last advice on a group, and watches the group from now on."""
         key = group.cluster, group.group
         with self._lock:
             watched = self._watched.pop(key) if key in self._watched else _Watched(self._rules)
@@ -85,7 +85,7 @@ class _Watched:
 
     def _watch(self, at: float, end: Reals, committed: Reals, members: int, cycle: float) -> None:
         """Adds the offsets of one snapshot. Counts commits as work only if messages in every active partition have
-        waited for longer than a cycle."""
+        waited for longer than a commit cycle."""
         before, self._before = self._before, (at, end, committed)
         if before is None or len(before[1]) != len(end):
             return

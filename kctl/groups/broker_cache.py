@@ -1,7 +1,8 @@
-"""Caches what the brokers report on a fleet's group; each part has its own age. No event loop waits for a broker.
+"""Caches what the brokers report on a fleet's group. Each part of the report has its own age. No event loop waits for a
+broker.
 
-During an outage, offsets keep their old values and get older; they never become zeros. A part that failed, or a
-partition without an answer, does not affect others.
+During an outage, offsets keep their old values and get older. They never become zeros. If a part fails or a partition
+has no answer, the other parts and partitions are still updated.
 """
 
 from __future__ import annotations
@@ -47,7 +48,6 @@ def _stats(reading: ClusterReading, group: str) -> GroupStats | None:
 
 
 def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
-    """Returns the errors by part. Ignores a temporary error of a single partition."""
     errors = {_PART_OF[part]: why for part, why in reading.errors.items()}
     if group in reading.unclear:
         why = f"group {group}: its coordinator does not know it, but may have just taken over; kctl waits 30 s"
@@ -58,7 +58,7 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
 
 
 class BrokerCache:
-    """A cache of a group's offsets. Belongs to one event loop; loops over all partitions run on its own thread. Call
+    """A cache of a group's offsets. Belongs to one event loop, but runs work on all partitions in its own thread. Call
     `close()` at the end."""
 
     def __init__(
@@ -70,7 +70,7 @@ class BrokerCache:
         interval_seconds: float = 1.0,
         reset: ResetPolicy = ResetPolicy.EARLIEST,
     ) -> None:
-        """`interval_seconds` is the time between calls of `refresh`. `reset` decides where the group begins in a
+        """`interval_seconds` is the time between calls of `refresh`. `reset` decides where the group starts in a
         partition without a commit."""
         self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
         self._interval_seconds = interval_seconds
@@ -105,8 +105,8 @@ class BrokerCache:
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls once, before anything starts. Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed,
-        NotAuthorised, TopicMissing."""
+        """Polls the brokers once, before anything starts. Raises BrokerUnreachable, WrongProtocol,
+        AuthenticationFailed, NotAuthorised or TopicMissing."""
         now = self._clock()
         reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
         self._known.add(reading, now)  # later polls read log starts only with new leaders
@@ -118,8 +118,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls again and waits for at most `timeout_seconds`; a longer poll continues in the background. Returns at
-        once during a poll, and during the back-off after a failed one."""
+        """Polls the brokers and waits for at most `timeout_seconds`. A longer poll continues in the background. Returns
+        at once while a poll is running, and during the back-off after a failed poll."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())
@@ -128,7 +128,8 @@ class BrokerCache:
                 await asyncio.shield(self._running)
 
     def snapshot(self) -> BrokerSnapshot:
-        """Returns every partition, with the age of its older offsets: committed or log. For any thread."""
+        """Returns every partition, with the age of its committed offset or log offsets, whichever is older. For any
+        thread."""
         partitions = replace(self._partitions, now=self._clock())
         return BrokerSnapshot(partitions, self._group, self.nothing_known.reset, self._assigned)
 
@@ -148,7 +149,7 @@ class BrokerCache:
         return max(_STALE_INTERVALS * interval, _SHORTEST_STALE_SECONDS)
 
     async def close(self) -> None:
-        """Waits for a running poll, at most a few request time-outs, and closes the connections."""
+        """Closes the connections after a running poll, which takes at most a few request time-outs."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)

@@ -1,5 +1,5 @@
-"""Takes snapshots of a cluster's groups periodically on its own thread; a scrape reads the latest. Each cluster has its
-own collector, so that a silent cluster does not delay others."""
+"""Takes snapshots of a cluster's groups periodically on its own thread. A scrape reads the latest snapshot. Each
+cluster has its own collector, so that a silent cluster does not delay other clusters."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class CollectedCluster:
 
 
 class ClusterCollector:
-    """Collects one cluster. Belongs to one event loop; any thread may read `latest`. Call `close` at the end."""
+    """Collects one cluster. Belongs to one event loop, but any thread may read `latest`. Call `close` at the end."""
 
     def __init__(self, collected: CollectedCluster) -> None:
-        """Makes no request before `run` or `collect`. Raises ConfigError for an invalid pattern."""
+        """Sends no request before `run` or `collect`. Raises ConfigError for an invalid pattern."""
         exporter, status, excluded = collected.exporter, collected.status, collected.excluded
         checkpoints = collected.checkpoints
         try:
@@ -91,7 +91,7 @@ class ClusterCollector:
 
     async def run(self) -> None:
         """Collects every `interval_seconds` until cancelled. If a collection takes longer than half the interval, the
-        pause after it is as long as the collection."""
+        next pause lasts as long as the collection."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -103,7 +103,8 @@ class ClusterCollector:
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
     async def adopt(self, other: ClusterCollector) -> None:
-        """Takes over the settings of `other`, which has never run, but keeps what it knows about the groups.
+        """Takes over the settings of `other`, a collector that has never run. Keeps what this collector knows about the
+        groups.
 
         Stop `run` first. Waits for a running poll, and closes `other`.
         """
@@ -111,7 +112,7 @@ class ClusterCollector:
         await other.close()
 
     async def close(self) -> None:
-        """Waits for a running poll, at most a few request time-outs, and closes the connections."""
+        """Closes the connections after a running poll, which takes at most a few request time-outs."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -229,10 +230,10 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
 
 @lru_cache(_KEPT_OWNERS)
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """Returns an owner that stands for all members of a group. Cached, so that equal groups share one object, which is
-    fast to compare.
+    """Returns an owner that represents all members of a group. Results are cached, because one shared object is fast to
+    compare.
 
-    If a group has neither a protocol type nor members, its clients choose partitions themselves, and their number is
+    If a group has neither a protocol type nor members, its clients choose partitions themselves. Their number is
     unknown.
     """
     if stats is None or not (protocol_type or stats.members):
@@ -247,7 +248,7 @@ class Prepared:
 
 
 class Collectors:
-    """The collectors of all clusters. Belongs to one event loop; `latest` and `whole` are safe on any thread. Call
+    """The collectors of all clusters. They belong to one event loop, but any thread may call `latest` and `whole`. Call
     `close` at the end."""
 
     def __init__(self) -> None:
@@ -263,11 +264,12 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """Returns each cluster's latest snapshot, in the order of the settings; None until its first poll has ended."""
+        """Returns each cluster's latest snapshot, in the order of the settings. A cluster has None until its first poll
+        ends."""
         return {cluster: each.latest for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """Returns the latest snapshots as one object, which is the same until a cluster has a new snapshot."""
+        """Returns the latest snapshots as one object, which is replaced only when a cluster has a new snapshot."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
@@ -275,7 +277,8 @@ class Collectors:
         return whole
 
     def describe(self, cluster: str, group: str) -> Group:
-        """Asks the brokers for a group and its members. Blocks; for any thread. Raises KctlError."""
+        """Asks the brokers for a group and its members, and blocks until they answer. For any thread. Raises
+        KctlError."""
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
@@ -287,8 +290,8 @@ class Collectors:
     async def use(self, prepared: Prepared) -> None:
         """Collects the prepared clusters from now on.
 
-        Unchanged clusters continue. A changed cluster with the same servers keeps what is known about its groups.
-        Closes all other collectors, which takes a few request time-outs if brokers hang.
+        Unchanged clusters continue. If a changed cluster keeps its servers, its collector keeps what it knows about the
+        groups. Closes all other collectors, which takes a few request time-outs if brokers hang.
         """
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)
@@ -304,11 +307,11 @@ class Collectors:
             await asyncio.gather(*work)
 
     async def until_failed(self) -> None:
-        """Waits until a collector ends by itself, because of a bug."""
+        """Waits until a collector ends because of a bug."""
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Closes all collectors, after their running polls."""
+        """Closes all collectors after their running polls."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:

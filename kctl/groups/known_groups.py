@@ -1,8 +1,8 @@
-"""The state of a cluster's groups and logs after many polls, each value with its own time. No clock, no I/O.
+"""The state of a cluster's groups and logs after many polls. Each value has its own time. No clock, no I/O.
 
 Without a new answer, old values stay until they are too old. A fleet's own group always has every partition of its
-topics, even with old values, because workers report newer ones. A checkpoint also keeps all its partitions. Such a
-partition has no lag if its log does not exist, ends before the offset, or is in another cluster.
+topics, even with old values, because its workers report newer values. A checkpoint also keeps all its partitions. A
+checkpoint's partition has no lag if its log does not exist, ends before the offset, or is in another cluster.
 """
 
 import re
@@ -28,7 +28,7 @@ _NOWHERE = by_topic({})
 
 @dataclass(slots=True)
 class KnownGroup:
-    """A group, with the time of each report. A time is None if there was no such report yet."""
+    """A group, with the time of each report. A time is None before the first report."""
 
     listed: ListedGroup
     listed_at: float
@@ -54,8 +54,8 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """Replaces the committed offsets. `same` maps each partition to the one object that all groups use, to save
-        memory."""
+        """Replaces the committed offsets. To save memory, `same` maps each partition to one object that all groups
+        use."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))
@@ -66,8 +66,8 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Replaces the committed offsets, and adds the topics' partitions without one. If `committed` is None, the
-        brokers did not answer: old offsets stay, except those of `gone` topics."""
+        """Replaces the committed offsets, and adds the topics' partitions without a commit. If `committed` is None, the
+        brokers did not answer, and old offsets stay. Drops old offsets of `gone` topics, which were created again."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -129,8 +129,8 @@ class KnownGroups:
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own`: a fleet's group, which is then the only one and has every partition of its topics. `reset` decides
-        where lag begins without a commit."""
+        """`own` is a fleet's group. If it is set, it is the only group and has every partition of its topics. `reset`
+        decides where lag begins in a partition without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
         self.groups: dict[str, KnownGroup] = (
@@ -170,16 +170,15 @@ class KnownGroups:
         self._logs.forget(self._logs.at < limit)
 
     def members(self, group: KnownGroup, now: float) -> int | None:
-        """Returns the number of members; None if no broker reported it recently."""
         is_stale = group.members_at is None or now - group.members_at > self.stale_after_seconds
         return None if is_stale else group.members
 
     def partitions(self, now: float, reads_committed: Callable[[str], bool]) -> PartitionColumns:
-        """Returns the partitions with a commit, sorted by group. Leaves out groups whose offsets are too old, and
-        partitions that do not exist, unless a checkpoint names them.
+        """Returns the groups' partitions, sorted by group. Leaves out groups whose offsets are too old. Leaves out
+        partitions that do not exist, except those of checkpoints.
 
-        If the log is unknown, or its last report is too old, end and lag are unknown. If `reads_committed` is true for
-        a group, its lag ends at the last stable offset.
+        Without a recent report of the log, end and lag are unknown. If `reads_committed` is true for a group, its lag
+        ends at the last stable offset.
         """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
@@ -268,7 +267,6 @@ def _share_lag(groups: Sequence[KnownGroup]) -> Ints | None:
 
 
 def _of_shares(first: Ints, end: Ints, share_lag: Ints | None) -> Ints:
-    """Returns the offsets from which lag is counted. For share groups, this is the end minus the coordinator's lag."""
     return first if share_lag is None else np.where((share_lag != ABSENT) & (end != ABSENT), end - share_lag, first)
 
 
@@ -281,9 +279,9 @@ _KEPT_NAMES = 200_000
 
 
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
-    """Returns a function that checks whether a name matches a pattern: a glob such as `payments-*`, or a regular
-    expression for the whole name between slashes, such as `/payments-(eu|us)/`. Raises ValueError for an invalid
-    regular expression."""
+    """Returns a function that checks whether a name matches one of the patterns. A pattern is a glob such as
+    `payments-*`, or a regular expression between slashes such as `/payments-(eu|us)/`. The expression must match the
+    whole name. Raises ValueError for an invalid regular expression."""
     if not patterns:
         return lambda _: False
     expression = re.compile("|".join(f"(?:{_compiled(pattern).pattern})" for pattern in patterns), re.DOTALL)
@@ -305,8 +303,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns a function that maps a group's name to the detail of its metrics (per partition, topic or group), by the
-    patterns of `[exporter]`. Raises ValueError."""
+    """Returns a function that maps a group's name to the detail of its metrics: partition, topic or group. The
+    arguments are patterns of `[exporter]`. Raises ValueError for an invalid pattern."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:
@@ -318,8 +316,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Limits the number of partitions with series (0: no limit). Also returns how many groups lose theirs; the largest
-    do first, so that few do."""
+    """Limits the number of partitions with series (0: no limit). Also returns how many groups lose their partition
+    series. The largest groups lose them first."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

@@ -1,5 +1,5 @@
-"""Immutable snapshots of groups and clusters, for any thread. A `FleetSnapshot` also has a `GroupSnapshot` of its own
-group, so that the same code shows all groups."""
+"""Immutable snapshots of groups and clusters, for any thread. A `FleetSnapshot` contains a `GroupSnapshot` of its own
+group, so that code for groups also works for a fleet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -69,8 +69,8 @@ class ClusterSnapshot:
     """The partitions of all `groups`, one group after the other."""
 
     def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
-        """Releases the groups in parts, because tens of thousands at once block all other threads for 60 ms. (`at_once`
-        is an argument: module names may be gone when the interpreter ends.)"""
+        """Releases the groups in parts. Releasing tens of thousands at once blocks all other threads for 60 ms.
+        `at_once` is an argument, because module names may be gone when the interpreter ends."""
         groups = list(self.groups)
         object.__setattr__(self, "groups", ())
         while groups:

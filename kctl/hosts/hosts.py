@@ -1,5 +1,5 @@
-"""Asks the other hosts of a fleet, and knows which are present. A master answers another host from its own agents only,
-so that requests cannot loop."""
+"""Asks the other hosts of a fleet, and knows which hosts are present. A master answers another host only from its own
+agents, so that requests cannot loop."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class AgentReply(Struct, frozen=True):
 
 
 class HostReplies(Struct, frozen=True):
-    """A host's agent replies to one command, unchanged. The master that asked reduces them together with its own
-    replies. `cluster`, `group`, `host` and `incarnation` identify the host."""
+    """The unchanged replies of one host's agents to a command. The master that asked for them reduces them together
+    with its own agents' replies."""
 
     cluster: str
     group: str
@@ -58,7 +58,7 @@ class HostReplies(Struct, frozen=True):
 
 
 class JudgedPartitions(Struct, frozen=True):
-    """The partitions that a host's workers read, by topic and number, each with its state."""
+    """The partitions that a host's workers read, with their assessments."""
 
     rows: tuple[tuple[str, int, Assessment], ...] = ()
 
@@ -91,8 +91,8 @@ class HostsOutcome:
         return [each for each, _ in self.replies if each.host not in silent]
 
     def joined(self, own: FanOut[Raw], host: str) -> FanOut[Raw]:
-        """Returns the replies of all hosts' agents, with the host in each name. `own` are the replies of this
-        `host`."""
+        """Returns the replies of all hosts' agents, with the host in each agent's name. `own` has the replies of
+        `host`, which is this host."""
         answers: list[Answer[Raw]] = []
         failed: list[Failed] = []
         stopped: list[str] = []
@@ -131,7 +131,7 @@ class Hosts:
         self._member.start()
 
     async def close(self) -> None:
-        """Leaves the group of masters and closes connections, in a few seconds."""
+        """Leaves the group of masters and closes connections. Takes a few seconds."""
         await asyncio.to_thread(self._member.close)
         await self._peers.close()
 
@@ -146,8 +146,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the work of all hosts. None if the roster is in doubt, or no heartbeat was answered for
-        the session time: another host may lead by then."""
+        """The host that leads the work of all hosts. It is None if the roster is in doubt. It is also None if no
+        heartbeat was answered within the session time: another host may lead by now."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -168,12 +168,13 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Starts an operation on a host and returns its state. Raises AgentUnreachable or NotPermitted if nothing was
-        sent, AgentTimeout if the operation may have begun."""
+        """Starts an operation on a host and returns its state. Raises AgentUnreachable or NotPermitted if the request
+        was not sent. Raises AgentTimeout if the operation may have begun."""
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
-        """Returns the state of an operation on a host; with `cancel`, cancels it first. Raises AgentError."""
+        """Returns the state of an operation on a host. If `cancel` is true, first cancels the operation. Raises
+        AgentError."""
         path = f"/{quote(id_, safe='')}"
         return await (
             self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
@@ -205,7 +206,6 @@ class Hosts:
             raise AgentTimeout(f"its answer cannot be read: {error}") from None
 
     def use(self, access: PeersAccess) -> None:
-        """Switches to other tokens and certificates. Raises OSError."""
         self._peers.use(access)
 
     def replies(
@@ -224,13 +224,13 @@ class Hosts:
         )
 
     def check_known(self, name: str) -> None:
-        """Checks that a host has this name. Raises BadParams."""
+        """Checks that the fleet has a host of this name. Raises BadParams."""
         known = sorted(each.name for each in self.answer().rows)
         if name not in known:
             raise BadParams(f"there is no host {printable_name(name)}; there are {', '.join(known) or 'none'}")
 
     def forget(self, name: str) -> bool:
-        """Makes all hosts forget the gone host of this name. Returns False if there is none."""
+        """Makes all hosts forget the gone host of this name. Returns False if no gone host has this name."""
         found = [each.host for each in self._member.seen.roster.gone if each.host.name == name]
         for host in found:
             self._member.forget(host)
@@ -238,7 +238,7 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks one other host, or all others (also gone ones), for their agents' replies. Raises BadParams for an
+        """Asks `host`, or all other hosts including gone ones, for their agents' replies. Raises BadParams for an
         unknown host."""
         if host is not None:
             self.check_known(host)

@@ -1,9 +1,10 @@
-"""The master as a member of the group of masters: a classic consumer group without partitions, whose leader distributes
-the roster. With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s, and notice a killed one after 7
-s.
+"""The master as a member of the group of masters. The group is a classic consumer group without partitions, whose
+leader distributes the roster. With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s. They notice a
+killed master after 7 s.
 
-Members of the newer protocol (KIP-848) cannot describe themselves. A static member would silently fence an older one of
-the same name. It could rejoin without a rebalance; other hosts would then keep its old address.
+The group does not use the newer protocol (KIP-848), whose members cannot describe themselves. Static members are not
+used either. A static member would silently fence an older member with its name. If it rejoined without a rebalance,
+other hosts would keep its old address.
 """
 
 import logging
@@ -42,7 +43,7 @@ _FORGOTTEN_MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A roster, and when the coordinator's last answer was requested, in monotonic seconds."""
+    """A roster. `heartbeat_at` is when the last answered request to the coordinator was sent, in monotonic seconds."""
 
     roster: Roster
     heartbeat_at: float | None = None
@@ -53,10 +54,10 @@ class Seen:
 
 class HostsMember:
     """This master's membership in the group of masters. Runs its own thread, `kctl-hosts`. Any thread may read `seen`,
-    which is replaced, never mutated."""
+    because it is replaced and never mutated."""
 
     def __init__(self, access: ClusterAccess, group: str, topic: str, me: Host, forget_seconds: float) -> None:
-        """`topic` must exist, because a consumer must subscribe to one; it is neither assigned nor read."""
+        """`topic` must exist, because a consumer must subscribe to a topic. No partition of it is assigned or read."""
         self._access = access
         self._group = group
         self._topic = topic
@@ -74,7 +75,7 @@ class HostsMember:
         self._thread.start()
 
     def close(self) -> None:
-        """Leaves the group with notice to other hosts. Blocks for a few seconds."""
+        """Notifies the other hosts and leaves the group. Blocks for a few seconds."""
         if not self._thread.is_alive():
             return
         self._describe(is_leaving=True)
@@ -135,7 +136,7 @@ class HostsMember:
             self.seen = replace(self.seen, heartbeat_at=heartbeat_at)
 
     def _leave(self, consumer: Any) -> None:
-        """Waits until all members know that this host leaves: they must not report it missing."""
+        """Waits until all members know that this host is leaving, so that they do not report it missing."""
         deadline = time.monotonic() + _LEAVE_SECONDS
         while time.monotonic() < deadline:
             self._turn(consumer)

@@ -19,8 +19,8 @@ _KEPT_SECONDS: Final = 15.0
 
 @dataclass(frozen=True, slots=True)
 class PeersAccess:
-    """Tokens and certificates for other hosts. Tokens go only to servers with a certificate of `ca`, unless
-    `allow_plain`."""
+    """Tokens and certificates for requests to other hosts. Unless `allow_plain` is true, tokens go only to servers with
+    a certificate that `ca` verifies."""
 
     tokens: tuple[str, ...] = ()
     """Tried in turn, because during a replacement a host may know only the second."""
@@ -31,7 +31,7 @@ class PeersAccess:
 
 
 class Peers:
-    """A client of other masters. Belongs to one event loop; `close` it there."""
+    """A client for requests to other masters. Use it and `close` it on one event loop."""
 
     def __init__(self, access: PeersAccess) -> None:
         """Reads the certificates. Raises OSError."""
@@ -43,8 +43,8 @@ class Peers:
         self.use(access)
 
     def use(self, access: PeersAccess) -> None:
-        """Switches to other tokens and certificates. Closes open connections only if the certificates of `ca` have
-        changed. Raises OSError."""
+        """Switches to other tokens and certificates. If the certificates of `ca` have changed, later requests open new
+        connections. Raises OSError."""
         authorities = None if access.ca is None else Path(access.ca).read_bytes()
         self._context = ssl.create_default_context(cafile=access.ca)
         if authorities != self._authorities:
@@ -61,7 +61,7 @@ class Peers:
             await pool.aclose()
 
     async def get(self, url: str, path: str, seconds: float) -> bytes:
-        """Returns the body of a successful answer. Raises AgentUnreachable, AgentTimeout, NotPermitted, or
+        """Returns the body of a successful answer. Raises AgentUnreachable, AgentTimeout or NotPermitted. Raises
         BadRequest if the host rejects the request."""
         status, body = await self._exchanged("GET", url, path, seconds, self._access.tokens)
         if status != 200:
@@ -70,16 +70,16 @@ class Peers:
         return body
 
     async def operate(self, method: str, url: str, path: str, seconds: float, body: bytes = b"") -> bytes:
-        """Sends a request for an operation and returns the body, whatever its status. Raises AgentUnreachable or
-        NotPermitted if nothing was sent, AgentTimeout without a complete answer."""
+        """Requests an operation and returns the body of the answer, regardless of the HTTP status. Raises
+        AgentUnreachable or NotPermitted if the request was not sent. Raises AgentTimeout if there is no complete
+        answer."""
         _, answer = await self._exchanged(method, url, path, seconds, self._access.operations_tokens, body)
         return answer
 
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Returns status and body of an answer. Tries the tokens until the host accepts one; uses no redirects and no
-        proxy. Raises the errors of `operate`."""
+        """Tries the tokens until the host accepts one. Follows no redirects. Raises the errors of `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]

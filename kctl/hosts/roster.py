@@ -26,7 +26,7 @@ PROTOCOLS = (1, 1)
 
 
 class Host(Struct, frozen=True):
-    """A master's description of itself, fixed for a generation of the group."""
+    """A master's description of itself. It does not change within a generation of the group."""
 
     name: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
     url: Annotated[str, Meta(pattern=URL)]
@@ -55,7 +55,7 @@ class Host(Struct, frozen=True):
 
 
 class Gone(Struct, frozen=True):
-    """A host that left the group without notice; `since` in Unix seconds."""
+    """A host that left the group without notice. `since` is in Unix seconds."""
 
     host: Host
     since: Annotated[float, Meta(ge=0, le=2**40)]
@@ -68,7 +68,7 @@ class Refused(Struct, frozen=True):
 
 
 class Roster(Struct, frozen=True):
-    """The hosts of a fleet in one generation of their group; each part sorted by name."""
+    """The hosts of a fleet in one generation of their group. Each tuple is sorted by name."""
 
     leader: Annotated[str, Meta(max_length=64)] = ""
     protocol: int = PROTOCOLS[1]
@@ -85,7 +85,7 @@ _DECODERS: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
 
 
 def decoded(kind: type[T], sent: bytes) -> T | None:
-    """Decodes a Host or a Roster. Returns None for invalid bytes: any client may join the group."""
+    """Decodes a Host or a Roster. Returns None for invalid bytes, because any client may join the group."""
     try:
         found: T = _DECODERS[kind].decode(sent)
         return found
@@ -96,8 +96,8 @@ def decoded(kind: type[T], sent: bytes) -> T | None:
 def agreed(
     leader: str, descriptions: Iterable[Host | None], before: Roster, now: float, forget_seconds: float
 ) -> Roster:
-    """Returns the new roster. `descriptions` has None for each member that is not a master. Keeps a gone host for
-    `forget_seconds`; `now` is in Unix seconds."""
+    """Returns the new roster, which keeps a gone host for `forget_seconds`. `descriptions` has None for each member
+    that is not a master. `now` is in Unix seconds."""
     described = list(descriptions)
     hosts, refused = _accepted([each for each in described if each is not None], before)
     if strangers := described.count(None):
@@ -136,11 +136,11 @@ def _missing(before: Roster, now: float) -> list[Gone]:
 
 
 def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], list[Refused]]:
-    """Returns accepted and rejected hosts. If two hosts share a name or URL, accepts the one already known or, if both
-    are new, the older.
+    """Returns accepted and rejected hosts. If two hosts share a name or URL, accepts the host that is in the roster
+    `before`. If neither host is in it, accepts the older one.
 
-    A restarted host never meets its former self, because a rebalance lasts until that one's session ends. All hosts
-    must speak the protocol that most speak; in a tie, the older one.
+    A restarted host never meets its former process, because a rebalance lasts until the session of that process ends.
+    All hosts must speak the protocol that most hosts speak. In a tie, the older protocol counts.
     """
     accepted: list[Host] = []
     refused = []

@@ -26,10 +26,10 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
-    """Joins the verdicts of all hosts. Gives the same result on any host.
+    """Joins the verdicts of all hosts. The result is equal on all hosts.
 
-    Hosts that `failed` to answer become findings. All hosts report partitions without a reader, but the result has only
-    one such finding.
+    Each host that `failed` to answer becomes a finding. All hosts report partitions without a reader, but the result
+    has only one finding about them.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:
@@ -50,8 +50,8 @@ def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now
 
 
 def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
-    """Yields the hosts' own problems, equal ones merged. A problem with work that some host does for all is only
-    `degraded`."""
+    """Yields the hosts' own problems, with equal problems merged. A problem is only `degraded` if some host does the
+    affected work for all hosts."""
     done = {about for _, verdict in in_order for about in verdict.works}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for host, verdict in in_order:
@@ -85,8 +85,6 @@ def _reason(what: str, found: Sequence[tuple[str, Finding]], since: float, *, is
 
 
 def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[str]:
-    """Yields the parts of a healthy fleet's reason. Adds up all hosts' partitions; takes the pending messages of a
-    shared storage from one host."""
     counts: Counter[str] = Counter()
     progress: dict[str, str] = {}
     for host, verdict in in_order:
@@ -102,7 +100,7 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Adds the host to each process's name. If `age_seconds` is not 0, the host is silent: the states become
+    """Adds the host to each process's name. If `age_seconds` is not 0, the host is silent, and the states become
     `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
@@ -111,8 +109,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answers of all hosts. `host` is the host that was asked; `now` is in Unix seconds. Shows a silent
-    host's last report, but does not judge it. May be slow. Raises BadResult."""
+    """Joins the answers of all hosts. `host` is the host that was asked, and `own` is its answer. `now` is in Unix
+    seconds. The result shows a silent host's last report, but does not judge it. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0

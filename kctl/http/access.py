@@ -24,7 +24,7 @@ _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that permits reading, and if `may_act` is true also operations."""
+    """A token that permits reading. If `may_act` is true, it also permits operations."""
 
     secret: str = field(repr=False)
     name: str = ""
@@ -33,8 +33,8 @@ class Token:
 
 
 def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]:
-    """Reads one token per line: `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`; lines with `#` are comments. Error messages
-    name `setting` and never quote the file. Raises ConfigError."""
+    """Reads one token per line: `TOKEN`, `NAME: TOKEN` or `NAME = TOKEN`. Lines that begin with `#` are comments. Error
+    messages name `setting` and never quote the file. Raises ConfigError."""
     try:
         lines = read_private(path).splitlines()
     except (OSError, UnicodeError) as error:
@@ -56,7 +56,7 @@ def read_tokens(path: Path, setting: str, *, may_act: bool) -> tuple[Token, ...]
 
 
 def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
-    """Returns the given token; None if it is not valid."""
+    """Returns the token whose secret is `given`, or None if `given` is wrong."""
     found = None  # compares all tokens in constant time, so that timing reveals nothing
     for token in tokens:
         if hmac.compare_digest(given.encode(), token.secret.encode()):
@@ -65,7 +65,7 @@ def shown_token(given: str, tokens: Iterable[Token]) -> Token | None:
 
 
 def check_distinct(tokens: Sequence[Token]) -> None:
-    """Rejects repeated tokens and names. Raises ConfigError."""
+    """Checks that no token or name is repeated. Raises ConfigError."""
     if len({token.secret for token in tokens}) < len(tokens):
         raise ConfigError(
             "the same token appears twice in http.token_file and http.read_token_file: use different tokens"
@@ -87,7 +87,7 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """Access rights. Changes always need a token; reading needs one unless `is_open`."""
+    """The rights of callers. Changes always need a token. Reading needs a token unless `is_open` is true."""
 
     is_loopback: bool = True
     others_may_read: bool = True
@@ -103,7 +103,7 @@ class AccessRights:
 
     @property
     def is_open(self) -> bool:
-        """Whether reading needs no token: the address is loopback, and no read-only token is configured."""
+        """Whether reading needs no token. True if the address is loopback and no read-only token is configured."""
         return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property
@@ -112,8 +112,8 @@ class AccessRights:
 
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
-    """Returns the access rights of `http`, whose paths are relative to `folder`. Unless `others_may_read`, other users
-    need a token to read, because errors may quote messages. Raises ConfigError, also if other hosts can reach the
+    """Returns the access rights of `http`. Its paths are relative to `folder`. Unless `others_may_read` is true, other
+    users need a token to read, because errors may quote messages. Raises ConfigError, also if other hosts can reach the
     address without a token or TLS."""
     is_loopback = address_of(http.host).is_loopback
     files = {"http.token_file": http.token_file, "http.read_token_file": http.read_token_file}

@@ -1,4 +1,4 @@
-"""The HTTP application of a fleet behind its guard: probes, metrics, API, documentation and the page."""
+"""The HTTP application of a fleet: probes, metrics, API, documentation and the page. A guard checks every request."""
 
 import asyncio
 import secrets
@@ -31,7 +31,8 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Shares answers to equal requests: all callers that pass the guard may see the same. Belongs to one event loop."""
+    """Sends one answer to all equal requests, because all callers that pass the guard may see it. Belongs to one event
+    loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app
@@ -83,7 +84,7 @@ class KeptAnswers:
 
 
 def create_app(source: SnapshotSource, access: AccessRights | None = None, refusals: Counter[str] | None = None) -> App:
-    """Makes the application, which belongs to one event loop. `access` defaults to loopback without a token; `refusals`
+    """Makes the application, which belongs to one event loop. `access` defaults to loopback without a token. `refusals`
     counts rejected requests by error code."""
     life = secrets.token_hex(4)
     streams = Streams(source, life)

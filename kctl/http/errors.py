@@ -19,7 +19,7 @@ _MEDIA_TYPE = "application/json"
 
 
 class HttpError(KctlError, code="http_error", http_status=400):
-    """A request was rejected for a reason without a code of its own (docs/http.md)."""
+    """The request was rejected for a reason that has no code of its own (docs/http.md)."""
 
 
 class Unauthorized(HttpError, code="unauthorized", http_status=401):
@@ -27,8 +27,8 @@ class Unauthorized(HttpError, code="unauthorized", http_status=401):
 
 
 class NotAllowed(HttpError, code="not_allowed", http_status=403):
-    """The request is from another site or for a foreign host name. Or it changes something or reads dead letters, but
-    no token is configured, or its token may only read."""
+    """The request is from another site or for a foreign host name. Or it needs a token of `http.token_file`, but no
+    such token is configured, or the caller's token may only read."""
 
 
 class RequestTooSlow(HttpError, code="request_too_slow", retriable=True, http_status=408):
@@ -77,7 +77,7 @@ def error_body(code: str, message: str, retriable: bool) -> JsonObject:
 
 
 def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | None = None) -> JSONResponse:
-    """Makes a response. An agent's error is a 400 if the caller can correct it, otherwise a 503."""
+    """Makes the response to an error. An agent's error has status 400 if the caller can correct it, otherwise 503."""
     if isinstance(error, KctlError):
         status = error.http_status
     else:
@@ -87,7 +87,7 @@ def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | N
 
 
 def answer_errors_in_one_shape(app: FastAPI) -> None:
-    """Makes all routes answer errors in the form `Error`. Nothing from a request goes into a log."""
+    """Makes all routes answer errors in the form `Error`. No part of a request is logged."""
 
     @app.exception_handler(KctlError)
     @app.exception_handler(AgentError)

@@ -1,5 +1,5 @@
 """`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters, and one group with its current members.
-Also the application of `kctl exporter`, which serves these routes without a fleet."""
+The application of `kctl exporter` is also here. It serves these routes without a fleet."""
 
 import asyncio
 import re
@@ -121,7 +121,7 @@ class GroupsSource(GroupsView):
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """Makes `kctl exporter`'s application, with the same guard as a fleet's."""
+    """Makes the application of `kctl exporter`, with the guard that a fleet's application has."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"
@@ -148,8 +148,6 @@ def _chosen(view: GroupsView, cluster: str | None) -> Latest:
 
 
 def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
-    """Returns the one group with this name. Raises UsageError if several clusters have it, GroupMissing if none has,
-    and NotReady if a cluster not yet polled may have it."""
     found = [
         (snapshot, each)
         for snapshot in latest.values()

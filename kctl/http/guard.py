@@ -1,7 +1,7 @@
-"""Checks caller, address and size of every request before any route.
+"""Checks caller, host name and size of every request before any route.
 
-Browsers' headers reveal requests from pages of other sites. Other clients can send any header; only a token or the
-kernel identifies them. `server` limits what a connection costs before its request is complete.
+Browsers send headers that reveal requests from pages of other sites. Other clients can send any header, so only a token
+or the kernel identifies them. `server` limits what a connection costs before its request is complete.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """Receives the body within its limits. Beyond them, raises RequestTooSlow or BodyTooLarge; once an answer has
-        begun, reports that the caller is gone."""
+        """Receives the body. Raises RequestTooSlow or BodyTooLarge beyond the limits. If an answer has already begun,
+        reports a disconnect instead of raising an error."""
         if self._is_whole:  # only the disconnect can follow, however late
             return await self._receive()
         try:
@@ -233,8 +233,8 @@ class _Exchange:
 
 
 def host_name(host: str) -> str | None:
-    """Returns a Host header's name or address in lower case, without the port; None if malformed. An IPv6 address keeps
-    its brackets."""
+    """Returns the name or address of a Host header in lower case, without the port. Returns None if the header is
+    malformed. An IPv6 address keeps its brackets."""
     match = _HOST.fullmatch(host)
     if match is None:
         return None
@@ -243,8 +243,8 @@ def host_name(host: str) -> str | None:
 
 
 def is_loopback_name(name: str) -> bool:
-    """Whether the name is `localhost`, in 127.0.0.0/8, or `[::1]`. A name that only begins with `127.` does not count:
-    anyone may own such a name, and make it resolve to 127.0.0.1 (DNS rebinding)."""
+    """Whether the name is `localhost`, `[::1]`, or an address in 127.0.0.0/8. A domain name that begins with `127.`
+    does not count, because its owner can make it resolve to 127.0.0.1 (DNS rebinding)."""
     if name == "localhost":
         return True
     try:
@@ -256,7 +256,6 @@ def is_loopback_name(name: str) -> bool:
 
 
 def _is_own(scope: Scope) -> bool:
-    """Whether the caller is a process of this user or root; False if the kernel does not show the caller."""
     try:
         return owner_of_peer(scope["client"], scope["server"]) in (os.geteuid(), 0)
     except OSError:

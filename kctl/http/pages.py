@@ -1,5 +1,5 @@
 """`/`, its assets, `/docs`, and answers for probes and scrapers. The content security policy of `/` and `/docs` permits
-only scripts from this server."""
+scripts only from this server."""
 
 import gzip
 import hashlib
@@ -27,14 +27,14 @@ _HEADERS = {
 
 
 async def home(request: Request) -> Response:
-    """Returns the page with the parts that `app.state.serves` names: `fleet`, `groups`, `hosts`, `dead-letters`."""
+    """Returns the page with the parts that `app.state.serves` names: `fleet`, `groups`, `hosts` and `dead-letters`."""
     whole = _files()["index.html"].body.decode().replace("{assets}", f"/assets/{_digest()}")
     page = whole.replace("{serves}", request.app.state.serves())
     return HTMLResponse(page, headers=_HEADERS)
 
 
 async def asset(request: Request, digest: str, name: str) -> Response:
-    """Returns a script or style. Browsers may cache it for ever, because its address changes with its content."""
+    """Returns a script or style. Browsers may cache the file for ever, because its URL changes with its content."""
     found = _files().get(name)
     if found is None or digest != _digest() or name[-3:] not in _TYPES:
         raise HTTPException(404, "the page has no such file")

@@ -1,7 +1,7 @@
-"""Runs uvicorn on a socket in the master's loop, without signal handlers, loggers or threads of its own.
+"""Runs uvicorn on a socket in the master's event loop, without its own signal handlers, loggers or threads.
 
-Further limits apply to uvicorn's connections: their number, the time for a TLS handshake and a request, and how long a
-caller may leave an answer unread. Errors that uvicorn would send itself have our form too.
+The number of connections is limited. Time limits apply to a TLS handshake, to a request, and to an answer that the
+caller leaves unread. uvicorn's own errors also have kctl's form.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is loopback; also true for a socket without one, which is not TCP."""
+    """Whether an address is loopback. Also true for a socket without an address, which is not TCP."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -50,7 +50,7 @@ def is_loopback(address: str) -> bool:
 
 @dataclass(slots=True)
 class Door:
-    """The limits and TLS of all connections of one server, on one event loop."""
+    """The connection limits and TLS of one server, on one event loop."""
 
     refusals: Counter[str]
     tls: ssl.SSLContext | None = None
@@ -60,8 +60,8 @@ class Door:
     """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Returns why to reject this connection, which is already in `open`, or None. One address may have at most half
-        of all connections. Loopback has no such limit, because proxies, scrapers and people share it."""
+        """Returns why to reject a connection that is already in `open`, or None. One address may have at most half of
+        all connections. Loopback is exempt, because proxies, scrapers and people share it."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
@@ -72,7 +72,7 @@ class Door:
         return None
 
     def close(self) -> None:
-        """Ends handshakes in progress; uvicorn ends the other connections."""
+        """Ends handshakes in progress. uvicorn ends all other connections."""
         for connection in list(self.open):
             connection.end_handshake()
 
@@ -139,7 +139,6 @@ class BoundedProtocol(H11Protocol):
         super().resume_writing()
 
     def _expect_reader(self, waiting: float) -> None:
-        """Cuts the connection if the caller has read too few of the `waiting` bytes, otherwise checks again later."""
         still = self.transport.get_write_buffer_size()
         if still > waiting - LEAST_READ_BYTES:
             self.transport.abort()
@@ -224,15 +223,15 @@ still work."""
 
 
 def connection_bound(descriptors: int) -> int:
-    """Returns how many connections to accept at most. `descriptors`: RLIMIT_NOFILE."""
+    """Returns the maximum number of connections. `descriptors` is RLIMIT_NOFILE."""
     if descriptors == resource.RLIM_INFINITY:
         return MAX_CONNECTIONS
     return max(min(MAX_CONNECTIONS, descriptors // _SHARE), 8)
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening socket; port 0 takes any free one. Call it early, to find a taken port before workers start.
-    `access_of` checks whether the address is allowed. Raises ConfigError, PortTaken."""
+    """Returns a listening socket. Port 0 takes any free port. Call this before workers start, to find a taken port
+    early. `access_of` checks whether the address is allowed. Raises ConfigError or PortTaken."""
     ip = address_of(host)
     family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named; without it each answer on a kept connection takes 40 ms.
@@ -262,7 +261,7 @@ class App:
 
 
 class HttpServer:
-    """The HTTP server; `serve` runs until `stop`, and owns the socket."""
+    """The HTTP server. `serve` runs until `stop` is called, and owns the socket."""
 
     def __init__(self, app: App, sock: socket.socket, access: AccessRights | None = None) -> None:
         self._app = app
@@ -306,9 +305,9 @@ class HttpServer:
         await self._server.serve(sockets=[self._sock])
 
     def use(self, access: AccessRights) -> list[str]:
-        """Applies new tokens, names and certificate; cannot change the address, or switch TLS on or off. New tokens end
-        event streams; browsers reconnect by themselves. Returns which of `tokens`, `names`, `certificate` changed. If
-        it raises ConfigError, nothing has changed."""
+        """Applies new tokens, host names and certificate. Cannot change the address, or switch TLS on or off. New
+        tokens end event streams, but browsers reconnect. Returns which of `tokens`, `names` and `certificate` changed.
+        If it raises ConfigError, all settings are unchanged."""
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)
@@ -349,7 +348,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Does not handle signals: the master does, because it stops the workers first."""
+        """Leaves signals to the master, because it stops the workers first."""
         yield
 
 

@@ -1,5 +1,5 @@
-"""`/api/v1/…`: reads are answered from the last snapshot without asking a process, except with `live=1`; operations
-change the fleet."""
+"""The routes of `/api/v1/…`. On one host, reads return the last snapshot unless they have `live=1`. With several hosts,
+most reads also ask the other masters. Operations change the fleet."""
 
 from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip

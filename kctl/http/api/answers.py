@@ -17,8 +17,8 @@ from kctl_agent.rpc.wire import JsonObject
 def lag_rows(
     snapshot: FleetSnapshot, partitions: PartitionColumns, judged: Mapping[Partition, Assessment] | None = None
 ) -> list[JsonObject]:
-    """Returns `offset_checker`'s row of each partition, with log start, position and assessment, sorted by topic and
-    partition. `judged` are other hosts' assessments of the partitions that they read."""
+    """Returns `offset_checker`'s row of each partition, sorted by topic and partition. Adds log start, position and
+    assessment. `judged` has the other hosts' assessments of the partitions that they read."""
     found: Iterable[Assessment] = snapshot.assessments
     if partitions is not snapshot.offset_checker.result:
         own = ((partitions.names.groups[0], key) for key in judged or ())
@@ -38,7 +38,7 @@ def lag_rows(
 
 def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
     """Joins the rows of all hosts into the status of the group. The reason is the verdict's first finding about
-    partitions; if there is none, the number of partitions in each status."""
+    partitions. If there is no finding about partitions, it is the number of partitions in each status."""
     own = [row for row in rows if not row.get("attached")]
     counts = Counter(Status(row["status"]) for row in own)
     waited = [row["lag_seconds"] for row in own if row["lag_seconds"] is not None]

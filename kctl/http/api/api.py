@@ -28,8 +28,8 @@ _SILENCE_SECONDS = 15.0
 
 
 class Streams:
-    """All open event streams, on one event loop. `life` is part of event ids and differs for each master, because a new
-    master counts events from the start."""
+    """All open event streams, on one event loop. Event ids contain `life`, which differs for each master, because a new
+    master counts its events from 1."""
 
     def __init__(self, source: SnapshotSource, life: str) -> None:
         self._source = source
@@ -41,13 +41,13 @@ class Streams:
         self._closing.set()
 
     def restart(self) -> None:
-        """Ends all open streams; clients may reconnect."""
+        """Ends all open streams. Clients may reconnect."""
         self._closing.set()
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """Returns a stream that continues after the event `last_event_id`. It begins with this master's first event if
-        the id is another master's, and with the `recent` last events without an id. Raises Busy."""
+        """Returns a stream of the events after `last_event_id`. If the id is another master's, the stream begins with
+        this master's first event. Without an id, it begins with the last `recent` events. Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -102,8 +102,8 @@ T = TypeVar("T")
 
 
 class Api:
-    """What the API's routes share: the last snapshot, questions to the agents, and answers that callers within a second
-    share. Belongs to one event loop. `life` distinguishes this master from its successors."""
+    """The state of the API's routes: the last snapshot, questions to the agents, and shared answers. Belongs to one
+    event loop. `life` distinguishes this master from its successors."""
 
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
@@ -115,20 +115,20 @@ class Api:
         """Shared answers: when each began, until when it is shared, and its future."""
 
     def latest(self) -> FleetSnapshot:
-        """The last snapshot. Raises NotReady before the first."""
+        """Returns the last snapshot. Raises NotReady if there is no snapshot yet."""
         snapshot = self.source.latest()
         if snapshot is None:
             raise NotReady("the first collection is not finished yet")
         return snapshot
 
     def lag_rows(self, snapshot: FleetSnapshot) -> list[JsonObject]:
-        """Returns the rows of a snapshot. All requests share them, so do not change them."""
+        """Returns a snapshot's rows. Do not change them, because all requests share them."""
         if self._lag_rows[0] is not snapshot:
             self._lag_rows = snapshot, lag_rows(snapshot, snapshot.offset_checker.result)
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Returns the parameters of the question to put to the agents; None if the last snapshot, which covers only
+        """Returns the parameters of the question to the agents. Returns None if the last snapshot, which covers only
         this host, is enough. Raises HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
@@ -149,15 +149,15 @@ class Api:
             return await self.source.ask(_question(command, reducer_method(command), params))
 
     async def status(self, params: JsonObject) -> JsonObject:
-        """Returns verdict and processes of all hosts, with `complete` and `failed`. Raises Busy."""
+        """Returns the verdict and processes of all hosts, with `complete` and `failed`. Raises Busy."""
         with self._one_of_few():
             answer = await self.source.answer(_question("status", wire_method("status"), params))
         beside = {name: answer.get(name, default) for name, default in (("complete", True), ("failed", []))}
         return {"verdict": answer["result"]["verdict"], "workers": answer["result"]["rows"], **beside}
 
     async def shared(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
-        """Returns the result of `work` and its age in seconds. All callers within a second, or longer if `work` is
-        slow, share it, so that many open pages ask the hosts only once."""
+        """Returns the result of `work` and its age in seconds. Callers share a result for one second, or for four times
+        the duration of `work` if that is longer."""
         now = self.source.clock()
         begun_at, until, found = self._shared.get(key, (now, -inf, None))
         if found is None or now > until:
@@ -176,7 +176,7 @@ class Api:
         return [{**row, "host": row[key] and (host_and_name(row[key])[0] or hosts.me.name)} for row in rows]
 
     def own_name(self, name: str) -> str:
-        """Returns the name without the host. Raises HTTPException for another host's process."""
+        """Returns a process's name without its host. Raises HTTPException for a process of another host."""
         hosts = self.source.hosts
         if hosts is None:
             return name
@@ -217,8 +217,7 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """Makes a response of `body` and the fields that every answer has, such as the main verdict. A live answer has
-        no ETag."""
+        """Makes a response from `body` and the fields of every answer. A live answer has no ETag."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,

@@ -1,7 +1,7 @@
 """`/api/v1/dead-letters`: finds, shows, exports, requeues, deletes and sends dead letters.
 
-Even reading needs a token of http.token_file (`guard`), because dead letters are messages.
-`/api/v1/dead-letter-classes`, for every reader, has only counts by error class.
+Reading also needs a token of http.token_file (`guard`), because dead letters are messages. Every reader may use
+`/api/v1/dead-letter-classes`, which has only counts by error class.
 """
 
 from __future__ import annotations
@@ -121,14 +121,13 @@ class _Grouped(Filter):
 
 
 def _without_nulls(given: Any) -> Any:
-    """Returns `given`. Raises ValueError for a null, which would match everything."""
     if isinstance(given, dict) and (nulls := [name for name, value in given.items() if value is None]):
         raise ValueError(f"{', '.join(map(str, nulls))}: null is not allowed; leave the parameter out")
     return given
 
 
 class _Change(BaseModel):
-    """Which dead letters to change: the filter, and the number of matches that the caller has seen."""
+    """The dead letters to change: a filter, and the number of matches that the caller has seen."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -142,8 +141,8 @@ class _Sent(_Change):
 
 @router.get("", summary="Dead letters that match a filter, the oldest first")
 async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> Response:
-    """Returns a page, read for at most a tenth of a second. With `key`, `text`, `traceback`, tries or offsets a page
-    may be short or empty; `next` continues."""
+    """Returns a page. The search stops after a tenth of a second. So a page may be short or empty if the filter has
+    `key`, `text`, `traceback`, tries or offsets. `next` continues the search."""
     page = _page(dead_letter_row, selection_of(given), given.limit, PAGE_SECONDS, given.after)
     rows, behind = await _read(request, page)
     return _json({"rows": rows, "next": behind})
@@ -151,8 +150,8 @@ async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> 
 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
-    """Returns up to 500 groups, the most frequent first. A group's `hours` are its new dead letters in each of the last
-    hours, the current hour last. `count` is the number of dead letters in all groups, `groups` the number of all
+    """Returns up to 500 groups, the most frequent first. In each group, `hours` counts the new dead letters of each
+    hour, the current hour last. `count` is the number of dead letters in all groups. `groups` is the number of all
     groups."""
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
@@ -162,8 +161,9 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
 
 @classes_router.get("", summary="How many dead letters there are of each error class")
 async def classes(request: Request) -> Response:
-    """Returns error classes, the most frequent first, with the time of the latest dead letter. A reason that does not
-    name an exception appears as `a reason from your code`, because it may quote a message and every reader sees it."""
+    """Returns the error classes, the most frequent first, with the time of the latest dead letter. A reason that does
+    not name an exception appears as `a reason from your code`, because every reader sees it and it may quote a
+    message."""
     work = partial(_workbench(request).read, _by_class)
     rows, _ = await api_of(request).shared("dead-letter-classes", work)
     return _json({"rows": rows})
@@ -182,7 +182,7 @@ def _by_class(store: DeadLetterStore, progress: Progress) -> list[dict[str, Any]
 @router.get("/export", summary="Dead letters that match a filter, as JSON lines", responses=_LINES)
 async def export(request: Request, given: Annotated[Filter, Query()]) -> Response:
     """Returns each dead letter with its message, one per line. If bytes are not UTF-8, the name of their field ends
-    with `_base64`. A last line with an `error` is not a dead letter: kctl could not read the rest."""
+    with `_base64`. If kctl cannot read all dead letters, the last line has only an `error`."""
     document = partial(dead_letter_document, decoder=_workbench(request).decoder)
     page = partial(_page, document, selection_of(given), EXPORT_ROWS, EXPORT_SECONDS)
     first = await _read(request, page(None))
@@ -203,8 +203,9 @@ async def export(request: Request, given: Annotated[Filter, Query()]) -> Respons
     "/requeue", summary="Requeue the dead letters that match a filter, if their number is `count`", responses=_LINES
 )
 async def requeue(request: Request, given: _Change) -> Response:
-    """Puts matching dead letters back into the queue; with a table, passes them to the transform again. Each line of
-    the answer has the number `done`; the last has `complete` or an `error`. kctl stops when the caller disconnects."""
+    """Puts matching dead letters back into the queue, or in mode `lake` passes them to the transform again. Each line
+    of the answer has the number `done`. The last line has `complete` or an `error`. kctl stops when the caller
+    disconnects."""
     return await _changed(request, "requeue", given)
 
 
@@ -224,8 +225,8 @@ async def delete(request: Request, given: _Change) -> Response:
     responses=_LINES,
 )
 async def send(request: Request, given: _Sent) -> Response:
-    """Sends at least once, and deletes a dead letter when the brokers have acknowledged it. The header
-    `kctl-dead-letter` is the same at every try. Returns the same lines as `requeue`."""
+    """Sends each dead letter at least once, and deletes it when the brokers have acknowledged it. The header
+    `kctl-dead-letter` has the same value at every try. Returns the same lines as `requeue`."""
     return await _changed(request, "send", given, given.to)
 
 

@@ -1,4 +1,4 @@
-"""`/api/v1/history`: the last day of the fleet, a topic, a partition, a process or a group, for charts."""
+"""`/api/v1/history`: data for charts of the last day, for the fleet, a topic, a partition, a process or a group."""
 
 import math
 from typing import Annotated
@@ -34,9 +34,9 @@ async def history(
     ] = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
-    """Returns the history of the fleet, or of the topic, partition, worker or group that you name. Only the 20 groups
-    with the most lag have a history. Steps are 5 s for the last 15 minutes, 30 s for the last two hours, 5 minutes for
-    the last day. Each step has its minimum and maximum."""
+    """Returns the history of the fleet, or of one topic, partition, worker or group. Only the 20 groups with the most
+    lag have a history. The steps are the finest that reach back to the start of the period: 5 s for up to 15 minutes,
+    30 s for two hours, and 5 minutes for a day. Each step has a minimum and a maximum."""
     api = api_of(request)
     snapshot = api.latest()
     if same := api.unchanged(snapshot, if_none_match):
