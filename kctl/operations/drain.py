@@ -12,8 +12,8 @@ from kctl_agent.rpc.params import param
 class DrainProcess(FleetOperation, rpc="drain", is_long=True, limit_seconds=LONG_SECONDS):
     """Let a worker or sinker finish its work, commit and leave.
 
-    A drained process stays stopped until `kctl start NAME`. If it has not finished by the deadline (600 s), it
-    continues as before: kctl kills no process and abandons no message.
+    A drained process stays stopped until `kctl start NAME`. If its work is not done by the deadline (600 s), it
+    continues as before. If it is done but does not leave within `workers.revoke_timeout_seconds` + 60 s, kctl kills it.
     """
 
     name: str = param("a worker or sinker; not the engine", is_argument=True)
