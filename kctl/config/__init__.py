@@ -1,1 +1,1 @@
-"""The settings of a fleet: `sections` declares them, `load` reads and checks them."""
+"""The settings of a fleet. `sections` declares them, and `load` reads and checks them."""

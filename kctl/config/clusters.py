@@ -1,5 +1,5 @@
-"""The sections `[contexts.NAME]` and `[clusters.NAME]`: servers, TLS and SASL of a Kafka cluster; and
-`[checkpoints.NAME]`: the checkpoint of a Spark query."""
+"""The sections for Kafka clusters (`[contexts.NAME]`, `[clusters.NAME]`) and for Spark queries
+(`[checkpoints.NAME]`)."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -36,28 +36,26 @@ class SecuritySection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class _Servers(Section):
-    """The first setting of a cluster; those for TLS and SASL follow."""
-
     bootstrap_servers: Servers
     """The first brokers to contact, as `host:port`, separated by commas."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContextSection(SecuritySection, _Servers):
-    """A cluster for `kctl kafka --context NAME`, with TLS and SASL. A file can have several, and needs no other
-    section. Fleets do not read them."""
+    """A cluster for `kctl kafka --context NAME`, with TLS and SASL. A file can have several contexts, and needs no
+    other section. Fleets do not read contexts."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterSection(SecuritySection, _Servers):
-    """A cluster for `kctl exporter`, with TLS and SASL; its name is the label `cluster` of its metrics. A file can have
-    several, and needs no other section. Fleets do not read them."""
+    """A cluster for `kctl exporter`, with TLS and SASL. NAME is the label `cluster` of the metrics. A file can have
+    several clusters, and needs no other section. Fleets do not read this section."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSection(Section):
-    """The checkpoint of a Spark query, which kctl shows as a consumer group (spark-jobs.md). A file can have
-    several."""
+    """The checkpoint of a Spark query. kctl shows the query as a consumer group (spark-jobs.md). A file can have
+    several checkpoints."""
 
     effect: ClassVar = NOW
 
@@ -83,7 +81,7 @@ def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, Checkpoi
 
 
 def place_hint(uri: str) -> str:
-    """Returns advice on a URI that kctl cannot read; empty if its scheme is not the reason."""
+    """Returns advice on a URI that kctl cannot read. The advice is empty if the URI's scheme is not the reason."""
     scheme, colon, _ = uri.partition("://")
     if scheme == "hdfs":
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
@@ -95,7 +93,7 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields a sentence for each checkpoint whose cluster does not exist, or whose group's name is already taken."""
+    """Yields a sentence for each mistake: a checkpoint's cluster does not exist, or its group's name is taken."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name
@@ -108,7 +106,7 @@ def checkpoint_mistakes(
 
 
 def seconds_of(text: str) -> float | None:
-    """Converts `15m` to 900.0; returns None for the empty text."""
+    """Converts `15m` to 900.0, and the empty text to None."""
     return float(text[:-1]) * {"s": 1, "m": 60, "h": 3600, "d": 86_400}[text[-1]] if text else None
 
 

@@ -1,5 +1,4 @@
-"""The types of settings: the form of a text, bounds, secrecy, and when a change takes effect. Describes them in
-words."""
+"""The types of settings, and functions that describe them in words."""
 
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass
@@ -22,7 +21,7 @@ _WORDS = {
 
 
 class Effect(StrEnum):
-    """When a changed setting takes effect, in words for the answer to `kctl reload`."""
+    """When a changed setting takes effect. The values are words for the answer to `kctl reload`."""
 
     NOW = "applied"
     NEXT_START = "after the next start of a process"
@@ -31,7 +30,7 @@ class Effect(StrEnum):
 
 class Form(NamedTuple):
     """A regular expression that must match the whole text, and its description for errors. msgspec's `Meta` would
-    compile the expression at once, which doubles the settings' import time."""
+    compile the expression at import, which would double the import time."""
 
     pattern: str
     words: str
@@ -56,18 +55,18 @@ SECRET = Secrecy.SECRET
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A table of kctl.toml. `effect` applies to settings whose type does not declare one."""
+    """A section of kctl.toml. `effect` applies to settings whose type does not declare an effect."""
 
     effect: ClassVar[Effect] = FLEET
 
 
 def number(least: float, most: float | None = None) -> Meta:
-    """Limits a number; both bounds are inclusive."""
+    """Limits a number to at least `least` and at most `most`."""
     return Meta(ge=least, le=most)
 
 
 def size_bytes(text: str) -> int | None:
-    """Converts `512m` to 536870912; returns None for the empty text."""
+    """Converts `512m` to 536870912, and the empty text to None."""
     return int(text[:-1]) << {"k": 10, "m": 20, "g": 30, "t": 40}[text[-1].lower()] if text else None
 
 
@@ -88,14 +87,14 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 def default_of(setting: Field[Any]) -> Any:
-    """Returns the default as declared, so a path may be relative; None if the setting is required."""
+    """Returns a setting's default as declared, or None. A path in the default may be relative."""
     if setting.default_factory is not MISSING:
         return setting.default_factory()
     return None if setting.default is MISSING else setting.default
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """Returns the annotation of class `of` from an annotated type, such as bounds."""
+    """Returns the annotation of class `of`, such as bounds, from an annotated type."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 
@@ -116,7 +115,7 @@ def kind_words(kind: Any) -> str:
 
 
 def allowed(kind: Any) -> str:
-    """Describes the allowed values, such as `a whole number from 0 to 65535`; without limits like `kind_words`."""
+    """Describes the allowed values, such as `a whole number from 0 to 65535`."""
     words, bounds = kind_words(kind), mark(kind, Meta) or Meta()
     if plain(kind) is tuple:
         item = allowed(items(kind)[0])

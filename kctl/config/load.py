@@ -1,7 +1,7 @@
 """Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority.
 
-Also loads the configuration of `kctl exporter`, whose file needs clusters but no fleet, and the sections
-`[contexts.NAME]`, the clusters of `kctl kafka`.
+Also loads the configuration of `kctl exporter`, whose file needs clusters but no fleet. For `kctl kafka`, it loads only
+the sections `[contexts.NAME]`.
 """
 
 import json
@@ -41,7 +41,7 @@ def variable(name: str) -> str:
 
 
 class Findings:
-    """Collects settings by name, such as `section.key` or `contexts.NAME.key`. Also collects mistakes, one sentence
+    """Collects settings under names such as `section.key` or `contexts.NAME.key`. Also collects mistakes, one sentence
     each, to report all at once. Relative paths are relative to the folder of `path`."""
 
     def __init__(self, path: Path) -> None:
@@ -63,7 +63,7 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes a setting from an environment variable or flag. Errors name `origin` as its place."""
+        """Takes a setting from an environment variable or a flag. Error messages begin with `origin`."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
@@ -94,7 +94,7 @@ class Findings:
         return {name: self.built(f"{section}.{name}", kind) for name in self.names[section]}
 
     def refuse(self) -> None:
-        """If there are mistakes, raises ConfigError with one per line."""
+        """If there are mistakes, raises ConfigError with one mistake per line."""
         if self.mistakes:
             raise ConfigError("\n".join(self.mistakes))
 
@@ -177,7 +177,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     """Reads and checks a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
 
     Relative paths are relative to the file's folder and become absolute. Raises ConfigError with all mistakes, one per
-    line; as root, also if the file or a folder of the fleet belongs to another user.
+    line. As root, also rejects files and folders that another user owns or can change.
     """
     path = path.absolute()
     document = read_document(path)
@@ -203,7 +203,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
 def read(
     path: Path, document: Mapping[str, Any], env: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> Findings:
-    """Collects the settings of file, variables and flags. Mistakes raise no error yet."""
+    """Collects the settings of file, variables and flags. Also collects mistakes instead of raising them."""
     findings = Findings(path)
     findings.take_document(document)
     for origin, text in env.items():
@@ -221,7 +221,7 @@ def read(
 
 
 def contexts(path: Path) -> dict[str, ContextSection]:
-    """Reads only the contexts of a file and ignores its other sections. Raises ConfigError."""
+    """Reads only the contexts of a file. Raises ConfigError."""
     found = Findings(path.absolute())
     found.take_document({_CONTEXTS: read_document(found.path).get(_CONTEXTS, {})})
     found.refuse()
@@ -229,13 +229,13 @@ def contexts(path: Path) -> dict[str, ContextSection]:
 
 
 def contexts_alone(path: Path) -> tuple[str, ...]:
-    """Returns the names of a file's contexts, but none if the file has other sections. Raises ConfigError."""
+    """Returns the names of a file's contexts, or () if the file has other sections. Raises ConfigError."""
     document = read_document(path)
     return tuple(document[_CONTEXTS]) if document.keys() == {_CONTEXTS} else ()
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether an environment variable is a setting, or looks like one and is rejected."""
+    """Whether an environment variable has the prefix of a setting. kctl rejects unknown variables with this prefix."""
     return name.startswith(_SECTION_PREFIXES)
 
 
@@ -249,7 +249,7 @@ def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Reads a file and checks only its syntax. Raises ConfigError; as root, also for another user's file."""
+    """Reads a file and checks only its syntax. Raises ConfigError. As root, also rejects another user's file."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())
@@ -278,7 +278,7 @@ def _line_first(message: str, text: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class ExporterConfig:
-    """A checked configuration; `clusters` is never empty."""
+    """A checked configuration of `kctl exporter`. `clusters` is never empty."""
 
     path: Path
     """The configuration file, or its default path if there is none."""
@@ -293,9 +293,9 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]` the cluster is that of `[kafka]`.
-    With `servers` the cluster is at these brokers, unencrypted, and `path` may be None. Raises ConfigError, also if
-    there is no cluster, or both `servers` and `[clusters.NAME]`."""
+    """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]`, the cluster is that of `[kafka]`.
+    With `servers`, the cluster is at these brokers, unencrypted, and `path` may be None. Raises ConfigError, also if
+    `servers` is given and the file has `[clusters.NAME]`."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

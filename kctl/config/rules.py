@@ -1,4 +1,4 @@
-"""Checks settings that depend on each other; each message names all settings concerned. For a table, also checks its
+"""Checks settings that depend on each other. Each message names all settings concerned. For a table, also checks its
 location and rejects settings that do not apply to it."""
 
 import re
@@ -140,7 +140,7 @@ def _of_lake(config: Config) -> Iterator[str]:
 
 
 def uri_hint(uri: str) -> str:
-    """Advises on a rejected `storage.uri` without quoting it, because it may contain keys."""
+    """Returns advice on a rejected `storage.uri`. Does not quote the URI, because it may contain keys."""
     scheme, colon, rest = uri.partition("://")
     if scheme in ("s3a", "s3n") and colon:
         return "; write s3:// for Spark's s3a://"
@@ -156,7 +156,6 @@ def uri_hint(uri: str) -> str:
 
 
 def _is_folder(path: str) -> bool:
-    """Whether a path names a folder below the root, without `.`, `..` and control characters."""
     return not ({".", ".."} & set(path.split("/")) or not path.strip("/") or re.search(r"[\x00-\x1f\x7f]", path))
 
 

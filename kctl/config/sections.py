@@ -1,4 +1,4 @@
-"""The sections of kctl.toml: each field is a key, with its type and bounds, its default, and a sentence below it.
+"""The sections of kctl.toml. Each field is a key with a type, bounds and a default. Its description is below it.
 
 `load`, docs/configuration.md and the JSON Schema derive from these classes. A section, or a setting's type, declares
 when a change takes effect.
@@ -55,7 +55,7 @@ class FleetSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class _Group(Section):
-    """The settings of `[kafka]` before TLS and SASL."""
+    """The settings of `[kafka]` except TLS and SASL."""
 
     cluster: str = "default"
     """A name for the Kafka cluster: the label `cluster` of every metric."""
@@ -187,7 +187,7 @@ class WorkersSection(Section):
 @dataclass(frozen=True, kw_only=True)
 class EngineSection(Section):
     """The process `engine`, if `workers.engine` is `shared`. `[workers]` sets how it is started, stopped and restarted.
-    Its memory includes its JVM and the executors' Python processes."""
+    The engine's memory includes its JVM and the executors' Python processes."""
 
     effect: ClassVar = NEXT_START
 
@@ -347,7 +347,7 @@ class CollectSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class StatusSection(Section):
-    """How kctl judges partitions and groups; see status.md."""
+    """How kctl judges partitions and groups (status.md)."""
 
     window_seconds: Annotated[float, number(1, 86_400)] = 60.0
     """The time over which kctl judges a partition, and the shortest silence with pending messages that is not normal.
@@ -391,9 +391,9 @@ class AdviceSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ExporterSection(Section):
-    """Collects every consumer group: of one or more clusters with `kctl exporter`, or of the fleet's own cluster
-    (exporter.md). A pattern is a glob, such as `payments-*`, or a regular expression between slashes, such as
-    `/payments-(eu|us)/`; it must match the whole name."""
+    """Collects consumer groups. `kctl exporter` collects them from one or more clusters, and a master from the fleet's
+    cluster (exporter.md). A pattern must match the whole name. It is a glob, such as `payments-*`, or a regular
+    expression between slashes, such as `/payments-(eu|us)/`."""
 
     effect: ClassVar = NOW
 
@@ -454,8 +454,8 @@ class HttpSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class HostsSection(Section):
-    """Connects the masters of a fleet on several hosts, whose workers share one consumer group. Any master answers for
-    all hosts (hosts.md)."""
+    """Connects the masters of a fleet on several hosts. All workers of the fleet share one consumer group. Any master
+    answers for all hosts (hosts.md)."""
 
     url: Annotated[
         str,
@@ -488,7 +488,7 @@ class HostsSection(Section):
 
     @property
     def own_name(self) -> str:
-        """The name of this host; empty if the fleet runs on one host."""
+        """The name of this host. It is empty if the fleet runs on one host."""
         return (self.name or socket.gethostname()) if self.url else ""
 
 
@@ -502,8 +502,8 @@ class LogSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class Config:
-    """A checked configuration: its sections in the order of docs/configuration.md. `sources` maps each `section.key` to
-    where its value came from: `default`, `file`, the name of an environment variable, or `flag`."""
+    """A checked configuration, with its sections in the order of docs/configuration.md. `sources` maps each
+    `section.key` to the source of its value: `default`, `file`, the name of an environment variable, or `flag`."""
 
     path: Path
     fleet: FleetSection

@@ -1,4 +1,4 @@
-"""The `[storage]` section as `open_storage` of `kctl_agent` reads it: for workers, sinkers and `kctl storage`."""
+"""Converts the `[storage]` section to the settings of `open_storage`, for workers, sinkers and `kctl storage`."""
 
 from collections.abc import Iterator
 from dataclasses import fields
@@ -14,7 +14,7 @@ _NOT_SENT = ("format", "min_free", "maintenance")
 
 
 def table_folder(config: Config) -> Path | None:
-    """Returns the folder of a local table; None without one."""
+    """Returns the folder of a local table, or None."""
     uri = urlsplit(config.storage.uri)
     return Path(unquote(uri.path)) if config.storage.kind.is_table and uri.scheme == "file" else None
 
@@ -24,8 +24,8 @@ def dead_letters_of(table: Path) -> Path:
 
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yields the folders of a local table (mode `lake`), each with its setting: the parent, the folders of rows and of
-    dead letters, and the logs and plans in both."""
+    """Yields each folder of a local table (mode `lake`) with its setting. The folders are the table, its parent, its
+    dead letters, and the logs and plans of the table and of the dead letters."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
         for each in (table, dead_letters_of(table)):
@@ -33,7 +33,7 @@ def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 def storage_settings(config: Config) -> dict[str, Any]:
-    """Returns the settings of the storage, ready for JSON. The default namespace is the consumer group, so that two
+    """Returns the settings of the storage as JSON types. By default, the namespace is the consumer group, so that two
     groups may share one Redis."""
     storage, folder = config.storage, config.path.parent
     given = {each.name: as_json(getattr(storage, each.name)) for each in fields(storage) if each.name not in _NOT_SENT}

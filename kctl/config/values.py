@@ -1,6 +1,6 @@
-"""Converts a setting's value from TOML, or from the text of a variable or flag, to its type, and checks it.
+"""Converts a setting's value to its type, and checks it. The value comes from TOML, a variable or a flag.
 
-An invalid value raises a plain ValueError; `Findings` writes the message.
+An invalid value raises a ValueError without a message, and `Findings` writes the message.
 """
 
 import math
@@ -25,14 +25,14 @@ def as_json(value: Any) -> Any:
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """Returns a value for display; passwords inside a URL and secret entries of a table are hidden."""
+    """Returns a value for display, without passwords inside a URL and secret entries of a table."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value
 
 
 def _shown_entry(name: str, text: str) -> str:
-    """Hides a secret entry. Like Spark, hides the whole text if it mentions a secret, as Java options may."""
+    """Hides an entry if its name or its text mentions a secret, as Spark does. Java options may mention one."""
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
     return HIDDEN if is_secret and text else shown_url(text)
 
@@ -56,8 +56,8 @@ def shown_url(url: str) -> str:
 
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
-    """Converts a value from TOML: a path to Path, a list to a tuple, and an integer to a float if the setting is a
-    float. Raises ValueError."""
+    """Converts a value from TOML. A path becomes a Path, and a list becomes a tuple. If the setting is a float, an
+    integer becomes a float. Raises ValueError."""
     if isinstance(value, Mapping):
         value = _flattened(value)
     try:
@@ -70,7 +70,7 @@ def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> A
 
 
 def from_text(setting: Field[Any], text: str) -> Any:
-    """Converts a value from a variable or flag; commas separate the items of lists and tables. Raises ValueError."""
+    """Converts a value from a variable or flag. Commas separate the items of lists and tables. Raises ValueError."""
     kind, text = plain(setting.type), text.strip()
     given = [item.strip() for item in text.split(",") if item.strip()]
     if kind is tuple:

@@ -1,1 +1,1 @@
-"""Dead letters of a fleet, for HTTP and the command line: where they are, how they are shown, and changes to them."""
+"""Opens, shows and changes the dead letters of a fleet, for HTTP and the command line."""

@@ -1,4 +1,4 @@
-"""Dead letters and their groups as JSON: rows of a list, single dead letters, lines of an export."""
+"""Dead letters and groups of dead letters as JSON, for lists, single dead letters and exports."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def dead_letter_document(
     dead_letter: DeadLetter, form: Form = "text", decoder: Decoder | None = None
 ) -> dict[str, Any]:
     """Returns a dead letter with its message. In the form `text`, bytes that are not UTF-8 become base64. A field's
-    name shows its form (`value_base64`). `decoder` adds decoded keys and values."""
+    name shows its form (`value_base64`). `decoder` adds the decoded key and value."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),

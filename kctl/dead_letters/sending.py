@@ -1,7 +1,8 @@
-"""Sends dead letters to a topic at least once: after an interruption, those that were not yet removed are sent again.
+"""Sends dead letters to a topic at least once. After an interruption, dead letters that were not yet removed are sent
+again.
 
-The header `HEADER` is the same in every try, so that consumers can drop repeats. A null header becomes an empty one,
-because kafka-python cannot send null headers.
+The header `HEADER` does not change between tries, so that consumers can drop repeats. A null header becomes an empty
+one, because kafka-python cannot send null headers.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class Sender:
         self._reason = ""
 
     def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
-        """Sends dead letters; returns those that the brokers acknowledged. Skips and counts those that can never be
-        sent (unreadable, without key and value, or too large for the topic). If brokers do not answer, or reject
-        messages for another reason, raises KctlError; some may have been sent."""
+        """Sends dead letters and returns the acknowledged ones. Skips and counts dead letters that can never be sent:
+        unreadable, without key and value, or too large for the topic. If sending fails for another reason, raises
+        KctlError. Some dead letters may have been sent before the error."""
         there = [
             each
             for each, futures in self._handed_over(dead_letters)
@@ -49,7 +50,7 @@ class Sender:
         return there
 
     def _is_there_alone(self, dead_letter: DeadLetter) -> bool:
-        """Sends a dead letter again, alone; returns whether this succeeds."""
+        """Sends a dead letter again, alone, and returns whether this succeeds."""
         # A rejected message fails those sent with it.
         self._production.forget_retries()
         handed_over = self._handed_over([dead_letter])
@@ -82,7 +83,7 @@ class Sender:
         return self._production.send(message.value, message.key, None, [*others, (HEADER, name.encode())])
 
     def _judge(self, error: Exception, dead_letter: DeadLetter) -> None:
-        """Counts a dead letter that can never be sent; raises any other error."""
+        """Counts a dead letter that can never be sent. Raises any other error."""
         if not isinstance(error, StorageError | MessageTooLarge | _Unsendable):
             raise error
         self._reason = self._reason or f"{name_of(dead_letter)}: {error}"
@@ -91,8 +92,8 @@ class Sender:
 
 @contextmanager
 def sending(config: Config, topic: str) -> Iterator[Sender]:
-    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError, at the end also if some dead
-    letters can never be sent."""
+    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError. At the end, also raises it
+    if dead letters were skipped."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import require, topics_of
@@ -113,6 +114,6 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
 
 
 def name_of(dead_letter: DeadLetter) -> str:
-    """Returns `TOPIC-PARTITION@OFFSET/TIME`: the origin in Kafka, and when the message died, in Unix milliseconds."""
+    """Returns `TOPIC-PARTITION@OFFSET/TIME`. TIME is when the message became a dead letter, in Unix milliseconds."""
     block = dead_letter.block
     return f"{block.topic}-{block.partition}@{dead_letter.offset}/{dead_letter.at * 1000:.0f}"

@@ -1,4 +1,4 @@
-"""Opens the storage of a fleet and its dead letters, whether or not the fleet runs, and changes dead letters."""
+"""Opens the storage of a fleet and its dead letters, and changes dead letters. The fleet may run or not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SERVED_REPLY_SECONDS = 10.0
 
 
 def opened(config: Config) -> AbstractContextManager[Storage]:
-    """Opens a fleet's storage; does not create a missing file. Raises StorageUnusable."""
+    """Opens a fleet's storage, but does not create a missing file. Raises StorageUnusable."""
     return _prepared(_open(config))
 
 
@@ -35,8 +35,8 @@ def opened_lake(config: Config) -> AbstractContextManager[LakeStorage]:
 
 @contextmanager
 def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters, which are in its storage, or in mode `lake` in a table next to the fleet's table.
-    Raises the errors of `opened` and `opened_lake`."""
+    """Opens a fleet's dead letters. In mode `lake`, they are in a table next to the fleet's table, otherwise in the
+    fleet's storage. Raises the errors of `opened` and `opened_lake`."""
     if not config.storage.kind.is_table:
         with opened(config) as storage:
             yield storage
@@ -47,8 +47,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters on any thread of its master. Leaves preparing the storage to the workers, and the
-    umask to the master."""
+    """Opens a fleet's dead letters on any thread of its master. Leaves the umask to the master, and the preparation of
+    the storage to the workers."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:
@@ -65,8 +65,8 @@ def changed(
     progress: Progress,
     sending: Callable[[], AbstractContextManager[Send]],
 ) -> int:
-    """Applies `verb` to the selected dead letters; returns how many were changed. `sending` opens a sender to a topic.
-    Raises the errors of `sending` and `DeadLetterStore`."""
+    """Applies `verb` to the selected dead letters, and returns the number of changed ones. `sending` opens a sender to
+    a topic. Raises the errors of `sending` and `DeadLetterStore`."""
     if verb == "requeue":
         return store.requeue_dead(selection, expect, progress)
     if verb == "delete":

@@ -1,4 +1,4 @@
-"""Reads and changes dead letters in threads, so that the event loop never waits. A change goes page by page, and stops
+"""Reads and changes dead letters in threads, so that the event loop never waits. A change goes page by page. It stops
 after the current page if its caller leaves or the process ends."""
 
 from __future__ import annotations
@@ -105,8 +105,8 @@ class Workbench:
             wait([self._change], CLOSE_SECONDS)
 
     async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
-        """Runs `work` in a thread; returns its result. If this call is cancelled, the next call of the progress
-        function ends `work` with an error. Raises Busy, OperationRefused, StorageError."""
+        """Runs `work` in a thread and returns its result. If this call is cancelled, `work` fails at its next call of
+        the progress function. Raises Busy, OperationRefused, StorageError."""
         stop = threading.Event()
         try:
             return await asyncio.wrap_future(self._submitted(lambda store: work(store, partial(self._go_on, stop))))
@@ -116,8 +116,8 @@ class Workbench:
     async def change(
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Changes dead letters; yields `{"done": number}` after each page, at the end with `"complete": True`. `to` is
-        the topic to send to. Raises the errors of `read`, and CountChanged if not exactly `expect` match."""
+        """Changes dead letters. Yields `{"done": number}` after each page, and at the end also `"complete": True`. `to`
+        is the topic to send to. Raises the errors of `read`, and CountChanged if not exactly `expect` match."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)

@@ -23,8 +23,8 @@ Place = tuple[str, int, int]
 @dataclass(frozen=True, slots=True)
 class Audit:
     """Counts of messages. `stored` are in the storage, handled, or dead letters. `lost` are missing below the stored
-    offset, `not_stored` from it on. `duplicated` are stored again, although stored or handled already. `handled` counts
-    each message once, `handled_again` the repeats."""
+    offset. `not_stored` are missing from the stored offset on. `duplicated` are stored again after they were stored or
+    handled. `handled` counts each handled message once, and `handled_again` counts the repeats."""
 
     produced: int
     stored: int
@@ -37,7 +37,7 @@ class Audit:
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Audits a table, reading it with delta-rs, which did not write its files. Raises StorageUnusable."""
+    """Audits a table with delta-rs, which is independent of the code that wrote the files. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
     with storage.table.latest() as table:
@@ -54,7 +54,8 @@ def audit(
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
     """Compares stored, handled and dead messages with the produced ones. `produced` has each partition's number of
-    messages, from offset 0; `stored_offsets` has the offset below which missing ones are lost, by default the end."""
+    messages, from offset 0. Missing messages below a partition's stored offset are lost. Without `stored_offsets`, all
+    missing messages are lost."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]
@@ -106,7 +107,7 @@ _RECORD = struct.Struct("<qi")
 
 
 def record(messages: list[Message]) -> list[bool]:
-    """Acknowledges all messages and records them in a file per process, by one write a call, which survives a kill."""
+    """Acknowledges all messages. First appends them to this process's file in one write, which survives a kill."""
     with Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
         ledger.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
     return [True] * len(messages)

@@ -1,4 +1,4 @@
-"""The fleet of the demo: a folder with `kctl.toml`, and a master that runs like any user's."""
+"""The fleet of the demo: a folder with `kctl.toml`, and a master that runs like any user's master."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ port = 0
 
 
 def lay_out(directory: Path) -> None:
-    """Makes the demo's folder, without the files of an earlier demo. Raises UsageError if it has other contents."""
+    """Makes the demo's folder without an earlier demo's files. Raises UsageError if the folder has other contents."""
     marker = directory / MARKER
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UsageError(
@@ -82,7 +82,7 @@ def lay_out(directory: Path) -> None:
 
 
 class DemoFleet:
-    """Runs `kctl start` as a process; `ask` does what `kctl rpc` does."""
+    """Runs `kctl start` as a process. `ask` does what `kctl rpc` does."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -117,7 +117,7 @@ class DemoFleet:
         return open_lake(storage_settings(load(self.config, {})))
 
     def start(self) -> None:
-        """Starts the master, which stops cleanly if the calling thread or this process ends without `stop`."""
+        """Starts the master. If the calling thread or this process ends without `stop`, the master stops cleanly."""
         self.ledger.mkdir(parents=True, exist_ok=True)
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -134,7 +134,7 @@ class DemoFleet:
         return self._process.pid if self._process else None
 
     def ended(self) -> int | None:
-        """The exit code (negative for a signal) of a master that has ended by itself; None while it runs."""
+        """Returns the exit code (negative for a signal) if the master has ended, otherwise None."""
         return self._process.poll() if self._process else None
 
     def check(self) -> None:
@@ -157,7 +157,7 @@ class DemoFleet:
         return announced(self.directory / "run").get("http_url")
 
     def stop(self) -> int | None:
-        """Sends SIGTERM, then SIGKILL if needed. Returns the exit code."""
+        """Sends SIGTERM to the master, and SIGKILL after 60 s. Returns the exit code."""
         if self._process is None:
             return None
         if self._process.poll() is None:

@@ -1,6 +1,6 @@
 """A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for the demo.
 
-Not for production: one replica, no security, and it dies with the thread that started it.
+It has one replica and no security, and it ends when the thread that started it ends.
 """
 
 import base64
@@ -66,8 +66,7 @@ _PROPERTIES = {
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """Returns the command of a Kafka program in the `broker` jars, with JVM `options`. Raises JarsMissing,
-    JavaMissing."""
+    """Returns the command that runs a Kafka program of the `broker` jars. Raises JarsMissing, JavaMissing."""
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
     java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
@@ -78,8 +77,8 @@ class KafkaBroker:
     """A broker with all its files in `directory`: data/, server.properties, broker.log. A formatted directory is reused
     with its topics and groups.
 
-    The first start chooses the ports; later starts reuse them. Ctrl-C does not reach the process, which gets SIGKILL
-    when the *thread* that called `start` ends.
+    The first start chooses the ports, and later starts reuse them. Ctrl-C does not reach the process. The process gets
+    SIGKILL when the *thread* that called `start` ends.
     """
 
     heap = "512m"
@@ -87,7 +86,7 @@ class KafkaBroker:
     start_timeout_seconds = 60.0
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None, port: int | None = None) -> None:
-        """`properties` override kctl's own; `port` defaults to any free port."""
+        """`properties` override kctl's own. `port` defaults to any free port."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self.cluster_id = new_cluster_id()
@@ -117,11 +116,11 @@ class KafkaBroker:
         self.launch((self._port or broker, controller))()
 
     def ended(self) -> int | None:
-        """The exit code (negative for a signal) of a broker that has ended by itself; None while it runs."""
+        """Returns the exit code (negative for a signal) if the broker has ended by itself, otherwise None."""
         return self._process.poll() if self._process else None
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """Asks the broker to shut down (0.3 s); kills it after `timeout_seconds`. Does nothing if it is not running."""
+        """Asks a running broker to shut down (0.3 s), and kills it after `timeout_seconds`."""
         if self._process is None:
             return
         self._process.terminate()
@@ -132,7 +131,7 @@ class KafkaBroker:
         self._process = None
 
     def kill(self) -> None:
-        """Sends SIGKILL, so that the broker does not flush. Does nothing if it is not running."""
+        """Sends SIGKILL to a running broker, so that it does not flush."""
         if self._process is not None:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -150,7 +149,8 @@ class KafkaBroker:
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
         """Starts the broker and returns a function that waits until it answers. Launch all brokers of a cluster before
-        you wait: they answer only once most of them run. Both functions raise what `start` raises."""
+        you wait, because a broker answers only when most brokers run. This method and the function raise the errors of
+        `start`."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -238,8 +238,8 @@ def two_free_ports() -> tuple[int, int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns different free TCP ports of 127.0.0.1; a later call may return the same ports. They are below the
-    kernel's ephemeral ports (32768 and up), which an outgoing connection could take while a broker is down."""
+    """Returns different free TCP ports of 127.0.0.1. A later call may return them again. They are below 32768, because
+    a broker that restarts could lose a higher (ephemeral) port to an outgoing connection."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 

@@ -51,7 +51,7 @@ BLOCK_SECONDS = 5.0
 
 
 class Producer(threading.Thread):
-    """Produces messages until `stop`. Idempotent, so retries create no duplicates."""
+    """Produces messages until `stop`. The producer is idempotent, so retries create no duplicates."""
 
     def __init__(self, bootstrap_servers: str, topic: str, partitions: int, rate: float) -> None:
         super().__init__(name="kctl-demo-producer", daemon=True)
@@ -84,7 +84,7 @@ class Producer(threading.Thread):
 
     @property
     def not_acknowledged(self) -> int:
-        """The number of messages in flight or given up by the client."""
+        """The number of messages that are in flight or that the client gave up."""
         with self._lock:
             return self._sent - self._acknowledged.total()
 
@@ -152,7 +152,8 @@ TOPIC_SECONDS = 30.0
 
 
 class PartEnded(Exception):
-    """A process of the demo has ended by itself; the message names it, its pid and how."""
+    """A process of the demo has ended by itself. The message names the process and its pid, and describes how it
+    ended."""
 
 
 def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | None:
@@ -165,7 +166,7 @@ def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | No
 
 
 def bring_parts(storage: str) -> None:
-    """Checks for Java and deltalake; fetches missing jars, with progress on stderr. Raises StartError."""
+    """Checks for Java and, for a table, deltalake. Fetches missing jars, with progress on stderr. Raises StartError."""
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
@@ -173,8 +174,9 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM. The first stops the producer and starts draining; the second ends the draining. Then
-    the demo shuts down. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
+    """Counts Ctrl-C and SIGTERM. The first signal stops the producer and starts draining. The second signal ends the
+    draining. After the draining, the demo shuts down. Until `is_something_to_end` is set, a signal raises
+    KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -202,8 +204,8 @@ class Interrupts:
 
 
 def main(options: DemoOptions, output: str, directory: Path | None) -> int:
-    """Runs the demo until its time is over or Ctrl-C, and prints the summary. Returns 0 only if all messages were
-    stored once and, with a handler, handled. Raises KctlError if a part is missing or does not start."""
+    """Runs the demo until its time is over or Ctrl-C, and prints the summary. Returns 0 if `has_passed`, otherwise 1.
+    Raises KctlError if a part is missing or does not start."""
     bring_parts(options.storage)
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))
@@ -228,7 +230,7 @@ def main(options: DemoOptions, output: str, directory: Path | None) -> int:
 
 
 def broker_only(directory: Path | None, port: int | None = None) -> int:
-    """Runs a broker until Ctrl-C, and keeps the topics of a given `directory`. Raises KctlError."""
+    """Runs a broker until Ctrl-C. If `directory` is given, the topics remain there. Raises KctlError."""
     with socket.socket() as probe:
         if port is not None and (port > 65535 or probe.connect_ex(("127.0.0.1", port)) == 0):
             raise PortTaken(f"--port {port} cannot be used, or is taken: choose another")
@@ -349,7 +351,6 @@ class _Load:
 
 
 def _audit(fleet: DemoFleet, producer: Producer, owner: Binding | None, ended: str | None) -> Audit | None:
-    """Audits the storage; returns None if it is unreadable because a part has ended."""
     produced = {tuple(tp): count for tp, count in producer.acknowledged.items()}
     try:
         if owner is not None:

@@ -78,8 +78,8 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """Returns what `-o json` prints. None is an unknown value; without an audit, all its counts are unknown. `ended`
-    names a part that has ended by itself."""
+    """Returns what `-o json` prints. An unknown value is None. Without an audit, all counts of the audit are unknown.
+    `ended` describes a process that has ended by itself."""
     counts = dict.fromkeys(each.name for each in fields(Audit)) if found is None else asdict(found)
     first = progress.seconds_to_first_batch
     return {
@@ -95,7 +95,8 @@ def summary(
 
 
 def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
-    """Whether no part ended by itself, and all messages were stored once and, if needed, handled."""
+    """Whether every message was stored once and no process ended by itself. With a handler, every message must also be
+    handled."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]

@@ -1,4 +1,4 @@
-"""The pages of `/metrics`. Each snapshot is rendered and compressed once per format."""
+"""The pages of `/metrics`. Each snapshot is rendered and compressed at most once per format."""
 
 import asyncio
 import threading
@@ -27,7 +27,7 @@ class Format(NamedTuple):
 
 
 def accepted(accept: str, accept_encoding: str) -> Format:
-    """Returns the format to send: OpenMetrics if the Accept header names it, and gzip if the scraper accepts gzip."""
+    """Returns the format to send, from the headers of the scrape."""
     return Format("application/openmetrics-text" in accept, _takes_gzip(accept_encoding))
 
 
@@ -55,7 +55,7 @@ class Exposition:
         """Pages of the last snapshot, and of the one that is about to replace it."""
 
     async def page(self, accept: str, accept_encoding: str) -> Page:
-        """Returns the page. If it is not ready, a thread renders it, because many series take long."""
+        """Returns the page. If the page is not ready, a thread renders it."""
         made = self.ready(accept, accept_encoding)
         return await asyncio.to_thread(self.render, accept, accept_encoding) if made is None else made
 
@@ -67,7 +67,7 @@ class Exposition:
             return page_format.page(self._made(self._latest(), page_format))
 
     def ready(self, accept: str = "", accept_encoding: str = "") -> Page | None:
-        """Like `render`, but returns None instead of waiting."""
+        """Returns the page if it is already rendered, otherwise None."""
         page_format = accepted(accept, accept_encoding)
         body = self._bodies(self._latest()).get(page_format)
         if body is None:
@@ -76,8 +76,8 @@ class Exposition:
         return page_format.page(body)
 
     def prepare(self, snapshot: Exposed) -> None:
-        """Renders `snapshot` in recently requested formats before it becomes the last snapshot, so that no scrape
-        waits. For any thread."""
+        """Renders `snapshot` in recently requested formats. Call it before `snapshot` becomes the last snapshot, so
+        that no scrape waits. Any thread may call it."""
         for page_format in list(self._asked):
             self._asked[page_format] -= 1
             if self._asked[page_format] <= 0:

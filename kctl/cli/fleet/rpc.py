@@ -1,4 +1,4 @@
-"""`kctl rpc COMMAND`: asks the master once, or repeatedly."""
+"""`kctl rpc COMMAND`: asks the master a question, once or repeatedly."""
 
 from __future__ import annotations
 
@@ -56,8 +56,7 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
-    """Returns the answer, a remark on the fleet, and an error. A value above the limit takes precedence over an
-    incomplete answer."""
+    """Returns the answer, a remark and an error. If a value is above the limit, the error names this value."""
     params = of_hosts(options) | ({} if options.worker is None else {"worker": options.worker})
     reply = ask(fleet, options.command, params, options.timeout)
     problem: KctlError | None = incomplete(reply)

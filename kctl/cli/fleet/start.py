@@ -1,4 +1,4 @@
-"""`kctl start`"""
+"""The command `kctl start`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`kctl status`: the verdict on the fleet, its lag, the master and its workers."""
+"""`kctl status`: shows the verdict on the fleet, its lag, its master and its workers."""
 
 from __future__ import annotations
 

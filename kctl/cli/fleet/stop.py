@@ -1,4 +1,4 @@
-"""`kctl stop`"""
+"""The command `kctl stop`."""
 
 import argparse
 import os
@@ -76,8 +76,7 @@ def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:
-    """Waits until the master's pidfd `descriptor` becomes readable, because the master has ended (pidfd_open(2)); shows
-    progress on stderr. Raises StopTimeout."""
+    """Waits until the master has ended, which makes its pidfd `descriptor` readable. Raises StopTimeout."""
     while True:
         waited = time.monotonic() - started
         pause = min(_PROGRESS_SECONDS, timeout - waited)

@@ -1,4 +1,4 @@
-"""Prints answers to the questions of `kctl_agent.replies.questions`, and compares values with `--fail-above`."""
+"""Formats answers to the questions of `kctl_agent.replies.questions`, and compares values with `--fail-above`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LINE_COLUMNS = 120
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
-    """Formats partitions as `orders[0-3,6] payments[1]`, or `orders[500 partitions]` if the numbers have more than
-    `longest` characters."""
+    """Formats partitions as `orders[0-3,6] payments[1]`. If a topic's numbers have more than `longest` characters,
+    shows their count: `orders[500 partitions]`."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
@@ -63,8 +63,7 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Returns the columns of a table and their values, column by column, which is fast for 100,000 rows. With several
-    hosts, splits process names into the columns `host` and name."""
+    """Returns the columns of a table, and the values of each column. Working by column is fast for 100,000 rows."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
     values = [list(map(attrgetter(name), rows)) for name in names]
@@ -113,7 +112,7 @@ def listed(reply: Any) -> list[str]:
 
 
 def workers(workers: Workers) -> list[str]:
-    """Formats the table of workers; cuts lines at 120 columns, which shortens errors."""
+    """Formats the table of workers. Cuts each line at 120 columns, which shortens errors."""
     return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
 
 
@@ -173,8 +172,8 @@ def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
 
 
 def check(command: str, result: Any, limit: int) -> None:
-    """Compares a result's values with the limit. Raises ThresholdExceeded if a value is above it, or IncompleteAnswer
-    if an unknown value may be above it."""
+    """Compares a result's values with the limit. If a value is above it, raises ThresholdExceeded. If an unknown value
+    may be above it, raises IncompleteAnswer."""
     what, values = VIEWS[command].compared, VIEWS[command].values(result)
     highest = max((value for value in values if value is not None), default=None)
     if highest is not None and highest > limit:

@@ -80,14 +80,14 @@ def keys() -> Iterator[Key]:
 
 
 def line(text: str, columns: int, style: str = "") -> Text:
-    """Makes a line of at most `columns` columns: a Text, because rich would read `[link=…]` in a str as markup."""
+    """Makes a line of at most `columns` columns, as a Text, because rich would read `[link=…]` in a str as markup."""
     from rich.text import Text
 
     return Text(clip(text, columns), style, no_wrap=True)
 
 
 class SortOrder(StrEnum):
-    """How the rows are sorted. The first letter of an order is the key that selects it."""
+    """How the rows are sorted. The user selects an order by typing its first letter."""
 
     LAG = "lag"
     PARTITION = "partition"
@@ -108,7 +108,7 @@ def _name(row: PartitionRow) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FleetTopView:
-    """The answers for one screen. If the master did not answer, they are empty, and `problem` is the reason."""
+    """The answers for one screen. If the master did not answer, they are empty, and `problem` contains the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
     partitions: tuple[PartitionRow, ...] = ()
@@ -180,8 +180,7 @@ def _of_now(offsets: Offsets) -> tuple[PartitionRow, ...]:
 
 
 def summary(glance: FleetTopView) -> str:
-    """Formats the answers as `3 of 4 workers run · 0 of 1 engines run · lag 1,200 · 5,000 rows/s · 17 wait in the
-    storage`."""
+    """Formats the answers as `3 of 4 workers run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`."""
     if glance.problem is not None:
         return clean(glance.problem)
     sinkers, engines = ([row for row in glance.processes if row.kind == kind] for kind in ("sinker", "engine"))

@@ -1,4 +1,4 @@
-"""Repeats a question. On a terminal each answer replaces the last; in a pipe the answers follow one another."""
+"""Repeats a question. On a terminal, each answer overwrites the last. In a pipe, the answers follow one another."""
 
 import shutil
 import sys
@@ -20,8 +20,8 @@ _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
-    """Every `seconds`, shows what `poll` returns, until Ctrl-C ends it with exit code 0. On a terminal, a retriable
-    error, such as an absent master, becomes a remark; other errors end the command."""
+    """Every `seconds`, shows what `poll` returns. Ctrl-C ends the loop with exit code 0. On a terminal, shows a
+    retriable error, such as an absent master, as a remark. Raises other errors."""
     pause, is_terminal = Event(), sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
         while True:
@@ -40,7 +40,7 @@ def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) 
 
 
 def _redraw(lines: list[str]) -> None:
-    """Overwrites the screen with `lines`, because clearing it first would flicker; cuts what does not fit."""
+    """Overwrites the screen with `lines`, because clearing it first would flicker."""
     columns, rows = shutil.get_terminal_size()
     if len(lines) >= rows:
         lines = [*lines[: rows - 2], f"… {len(lines) - rows + 2} more lines"]

@@ -1,5 +1,5 @@
-"""Defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. `state` comes from the supervisor, `doing`
-from the worker; `rss` includes the memory of a worker's children if known."""
+"""Defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. The supervisor reports `state`, and the
+worker reports `doing`. `rss` includes the memory of a worker's children if it is known."""
 
 from __future__ import annotations
 

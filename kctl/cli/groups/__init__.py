@@ -1,1 +1,1 @@
-"""`kctl groups` and `kctl group`: all collected consumer groups, over HTTP."""
+"""The commands `kctl groups` and `kctl group`, which ask for consumer groups over HTTP."""

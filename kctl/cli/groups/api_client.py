@@ -1,5 +1,5 @@
-"""A client for `/api/v1/groups` of a `kctl exporter` or a master that collects all groups, and its command-line
-options."""
+"""A client for `/api/v1/groups`, and its command-line options. The server is a `kctl exporter`, or a master that
+collects all groups."""
 
 import json
 import urllib.error
@@ -31,7 +31,7 @@ TOKEN_FILE = Option(("--token-file",), "a file with the bearer token", "path")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, because a redirect would send the token elsewhere."""
+    """Follows no redirect, because a redirect could send the token to another server."""
 
     def redirect_request(self, *_: object) -> None:
         return None
@@ -48,12 +48,12 @@ class GroupsApi:
         return self._get("/api/v1/groups", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and
-        what `groups` raises."""
+        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and the
+        errors of `groups`."""
         return self._get(f"/api/v1/groups/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def advice(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns the advice on a group. Raises what `group` raises."""
+        """Returns the advice on a group. Raises the errors of `group`."""
         return self._get("/api/v1/group-advice", {"cluster": cluster, "group": name})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -89,7 +89,8 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Returns which clusters, or which of their parts, are unknown or did not answer; None if all answered."""
+    """Describes the clusters that are not ready, and the parts of clusters that have errors. Returns None if all
+    answered."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

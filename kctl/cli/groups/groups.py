@@ -1,4 +1,4 @@
-"""`kctl groups` and `kctl group`"""
+"""The commands `kctl groups` and `kctl group`."""
 
 import argparse
 import sys
@@ -34,8 +34,8 @@ def _groups(options: argparse.Namespace, _env: Mapping[str, str]) -> int:
 
 
 def _shown(view: Callable[[], tuple[str, str | None, str | None]], what: str, options: argparse.Namespace) -> int:
-    """Prints a view, once or repeatedly; returns the exit code. `view` returns a text, a remark on it, and which part
-    is missing (then the exit code is 3)."""
+    """Prints a view once or repeatedly, and returns the exit code. `view` returns a text, a remark and what is
+    missing."""
     if options.watch is not None:
         from kctl.cli.fleet.watch import watch as again
 

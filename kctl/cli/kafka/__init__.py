@@ -1,1 +1,1 @@
-"""The commands of `kctl kafka`: `commands` declares them and names the module of each."""
+"""The commands of `kctl kafka`. The module `commands` declares each one and names the module that runs it."""

@@ -1,7 +1,7 @@
 """Changes a cluster for `kctl kafka`: shows the plan, asks for confirmation, and audits the change.
 
-Nothing changes without `--execute` or a yes at the terminal. A program (`-o json`, or no terminal) is not asked: kctl
-prints the plan and exits with 2, or with 0 for `--dry-run`.
+Without `--execute`, a change needs a yes at the terminal. If kctl cannot ask (`-o json`, or no terminal), it prints the
+plan and exits with 2. With `--dry-run`, it prints the plan and exits with 0.
 """
 
 import argparse
@@ -34,8 +34,8 @@ def change(
     make: Callable[[], str],
     **params: Any,
 ) -> int:
-    """Shows a planned change, asks, makes the change, and returns the exit code. `show` prints the plan or, with
-    `executed`, the result; `make` makes the change and describes it; `params` are for the audit log."""
+    """Shows a planned change, asks, makes the change, and returns the exit code. `show` prints the plan, or with
+    `executed=True` the result. `make` makes the change and describes it. `params` are for the audit log."""
     declined = _declined(options, lambda: show(executed=False), question)
     if declined is not None:
         return declined
@@ -69,7 +69,7 @@ def audited(
 
 
 def settings_of(texts: list[str] | None, option: str) -> dict[str, str]:
-    """Parses `KEY=VALUE`. Raises UsageError, also for a repeated key."""
+    """Parses texts of the form `KEY=VALUE`. Raises UsageError, also for a repeated key."""
     found: dict[str, str] = {}
     for text in texts or ():
         key, equals, value = text.partition("=")

@@ -24,8 +24,8 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Returns the access to the cluster: of `-b` (with the TLS and SASL of a context if given), otherwise of the
-    context, otherwise of the fleet. Raises UsageError, ConfigError."""
+    """Returns the access to the cluster that `-b` or a context names, otherwise to the fleet's cluster. With `-b`, a
+    context provides only TLS and SASL. Raises UsageError, ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
@@ -39,8 +39,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the fleet's group. If it is unknown, the error advises to name a group by `named`. Raises UsageError,
-    ConfigError."""
+    """Returns the fleet's group. If it is unknown, the error advises the user to name a group with the options `named`.
+    Raises UsageError, ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -56,14 +56,14 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
-    """Returns the decoder for the fleet's messages; None if they are plain bytes, or for another cluster."""
+    """Returns the decoder for the fleet's messages. Returns None for plain bytes, or if another cluster is named."""
     from kctl import schemas
 
     return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """Returns the path of the audit log: for the fleet's cluster the fleet's log, otherwise the user's."""
+    """Returns the path of the user's audit log if `-b` or a context names the cluster, otherwise of the fleet's log."""
     from kctl.audit import fleet_log, user_log
 
     if _named_cluster(options, env) is not None:

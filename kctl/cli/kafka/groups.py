@@ -1,4 +1,4 @@
-"""`kctl kafka groups`, `group`, `delete-group` and `reset-offsets`"""
+"""The commands `kctl kafka groups`, `group`, `delete-group` and `reset-offsets`."""
 
 import argparse
 from collections.abc import Mapping

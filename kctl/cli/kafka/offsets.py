@@ -1,4 +1,4 @@
-"""`kctl kafka lag`, `list-offsets` and `offset-fetch`"""
+"""The commands `kctl kafka lag`, `list-offsets` and `offset-fetch`."""
 
 import argparse
 from collections.abc import Iterable, Mapping
@@ -63,7 +63,7 @@ def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 def committed_rows(
     connection: ClusterConnection, group: str, wanted: Iterable[Partition] | None = None
 ) -> list[dict[str, Any]]:
-    """Returns a row for each partition in `wanted`, by default for each with a committed offset. Raises KctlError."""
+    """Returns a row for each partition in `wanted`, by default for all with a committed offset. Raises KctlError."""
     found = committed(connection, {group: None if wanted is None else list(wanted)})[group]
     if isinstance(found, KctlError):
         raise found

@@ -1,4 +1,4 @@
-"""Prints rows as table, JSON or YAML; then names what is unknown, with exit code 3."""
+"""Prints rows as a table, JSON or YAML, and reports what is unknown."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,8 +18,7 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows. `columns` are keys of the rows; as headings they have dashes for underscores. Then raises what
-    `complain` raises."""
+    """Prints rows. A table shows only the keys in `columns`. After printing, raises the errors of `complain`."""
     problems = list(problems)
     if options.output == "table":
         echo("\n".join(table(columns, rows)))
@@ -44,7 +43,8 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """If a row has an error or there are problems, raises IncompleteAnswer; a lone problem is raised itself."""
+    """Reports what is unknown. Raises a single problem unchanged. If there are several problems, or a row has an error,
+    raises IncompleteAnswer."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

@@ -1,4 +1,4 @@
-"""`kctl kafka produce`"""
+"""The command `kctl kafka produce`."""
 
 import argparse
 import sys
@@ -104,7 +104,7 @@ def _header(text: str) -> tuple[str, bytes]:
 def _progress(
     report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
 ) -> Callable[[], None]:
-    """Returns a function to call for each message; it shows progress on a terminal, five times a second."""
+    """Returns a function to call for each message. It shows progress on a terminal, at most five times a second."""
     shown_at = began
 
     def show() -> None:
@@ -118,8 +118,7 @@ def _progress(
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:
-    """Formats the progress: `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`. Without a total, it has no
-    bar and no remaining time."""
+    """Formats the progress: `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`."""
     seconds = max(seconds, 0.001)
     speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
     if not total_bytes:
@@ -142,7 +141,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """Yields an iterator of (key, value), and the size of the file if known."""
+    """Yields an iterator of (key, value), and the file's size in bytes if it is known."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None

@@ -1,4 +1,4 @@
-"""`kctl kafka topics`, `topic`, `brokers`, `create-topic`, `delete-topic` and `alter-topic`"""
+"""The commands `kctl kafka topics`, `topic`, `brokers`, `create-topic`, `delete-topic` and `alter-topic`."""
 
 import argparse
 import re

@@ -1,1 +1,1 @@
-"""`kctl storage`, for which the fleet need not run."""
+"""The commands of `kctl storage`, which do not need a running fleet."""

@@ -1,4 +1,4 @@
-"""The tree of the commands of `kctl storage`, and the functions of all but `migrate` and `dead`."""
+"""The commands of `kctl storage`, and their functions, except those of `migrate` and `dead`."""
 
 from __future__ import annotations
 

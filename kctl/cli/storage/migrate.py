@@ -1,4 +1,4 @@
-"""`kctl storage migrate`: takes a fleet's storage to another cluster."""
+"""`kctl storage migrate`: moves a fleet's storage to another Kafka cluster."""
 
 from __future__ import annotations
 
@@ -96,7 +96,8 @@ class _Target:
             return self._forward(changes, new.topics)
 
     def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
-        """Adds an error to each change below the storage's offset for the same topic of the new cluster."""
+        """Adds an error to each change that would move the storage's offset for a topic of the new cluster
+        backwards."""
         is_table = self.fleet.storage.kind.is_table
         if is_table:  # it keeps offsets for each cluster
             self.storage.bind(self._owner)
@@ -137,8 +138,8 @@ class _Target:
         return self._forward(changes, topics)
 
     def take(self, changes: list[OffsetChange]) -> None:
-        """Sets the group's offsets, then the storage's, then its owner, so that an interrupted call can be repeated.
-        Raises OperationRefused, StoredOffsetMoved (the fleet runs)."""
+        """Sets the group's offsets, then the storage's offsets, then the storage's owner. An interrupted call can be
+        repeated. Raises OperationRefused, or StoredOffsetMoved if the fleet runs."""
         from kctl.kafka.reset import apply
 
         self.connection.deadline.renew()

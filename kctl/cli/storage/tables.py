@@ -66,7 +66,7 @@ def _if_full(document: dict[str, Any]) -> list[str]:
 
 
 def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
-    """Describes a table, and how far each partition of the group is stored. Raises StorageUnusable."""
+    """Describes a table and the stored offset of each partition of the group. Raises StorageUnusable."""
     from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
 
     stats, counts, dead_letters = lake.stats(), lake.count(), DeadLetterTable(lake, group)
