@@ -1,7 +1,7 @@
-"""Downloads jars with Apache Ivy, which is part of PySpark's wheel, so that kctl contains no registry address.
+"""Downloads jars with Apache Ivy, which PySpark's wheel contains. So kctl contains no registry address.
 
-KCTL_MAVEN_REPOSITORY may name another repository (an http(s) or file URL, or a folder, in Maven's layout). Ivy follows
-no dependencies and checks no checksums: the lock names all jars, and `fetch_jars` verifies them.
+KCTL_MAVEN_REPOSITORY may name another repository in Maven's layout, as a URL or a folder. Ivy does not resolve
+dependencies or check checksums. The lock names every jar, and `fetch_jars` verifies each one.
 """
 
 import fcntl
@@ -29,12 +29,11 @@ def fetch(
 
 
 def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = None, *, verify: bool = False) -> int:
-    """Fetches jars into the cache, one fetcher at a time; returns how many were downloaded. A jar is verified by sha256
-    and then renamed into place, so that a cached file is complete even if kctl is killed.
+    """Fetches missing jars into the cache, and returns how many it downloaded. Only one process fetches at a time. kctl
+    verifies a jar's sha256 before it renames the file into place, so every cached file is complete.
 
-    If no jar is missing, this costs one stat per jar and starts no Java. `verify` also reads existing jars and replaces
-    those with a wrong sha256. `progress` is called with lines. Raises JarsMissing (verified jars are kept),
-    JavaMissing.
+    If no jar is missing, this costs one stat per jar and does not start Java. With `verify`, kctl also reads existing
+    jars and replaces each jar with a wrong sha256. Raises JavaMissing, or JarsMissing (verified jars are kept).
     """
     locked = tuple(dict.fromkeys(jars))
     if not missing_jars(locked, verify):
@@ -104,7 +103,7 @@ _SETTINGS = """<ivysettings>
 
 
 def repository() -> str | None:
-    """Returns KCTL_MAVEN_REPOSITORY as a URL; None for Ivy's default."""
+    """Returns KCTL_MAVEN_REPOSITORY as a URL, or None for Ivy's default."""
     configured = os.environ.get("KCTL_MAVEN_REPOSITORY")
     if configured and "://" not in configured and not configured.startswith("file:"):
         return Path(configured).expanduser().absolute().as_uri()
@@ -112,8 +111,8 @@ def repository() -> str | None:
 
 
 def download(jars: Sequence[Jar], directory: Path) -> Iterator[Jar]:
-    """Downloads jars and yields each, in Ivy's order, as soon as its file is complete. Closing the iterator ends the
-    download. Raises JavaMissing, JarsMissing with Ivy's reason."""
+    """Downloads jars, and yields each jar when its file is complete. Closing the iterator stops the download. Raises
+    JavaMissing, or JarsMissing with Ivy's reason."""
     by_coordinate = {jar.coordinate: jar for jar in jars}
     output: list[str] = []
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Finds the Java to run, and asks it for its version."""
+"""Finds the Java to run, and checks its version."""
 
 import os
 import re
@@ -20,8 +20,8 @@ _ANSWER_TIMEOUT_SECONDS = 20
 
 
 def java_command() -> Path:
-    """Returns $JAVA_HOME/bin/java, or the first `java` on the PATH, which must be Java 17 or newer. Asking for the
-    version takes 40 to 100 ms, once per process. Raises JavaMissing."""
+    """Returns $JAVA_HOME/bin/java, or without JAVA_HOME the first `java` on the PATH. Raises JavaMissing if there is no
+    Java 17 or newer. The first check takes 40 to 100 ms."""
     command = _find_java()
     version = _version_of(command)
     if version < MINIMUM_JAVA:

@@ -1,1 +1,1 @@
-"""Clients of Kafka clusters: for the commands of `kctl kafka`, and in `polls` for a master that polls groups."""
+"""Clients of Kafka clusters. The commands of `kctl kafka` use them, and a master polls groups with `polls`."""

@@ -1,4 +1,4 @@
-"""Creates, alters and deletes topics and groups with one request each. Errors keep the broker's own words."""
+"""Creates, alters and deletes topics, and deletes groups. Error messages keep the broker's own words."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ _NON_EMPTY_GROUP = 68
 
 
 class NewTopic(NamedTuple):
-    """A created topic. Fields are None if an old broker does not report them."""
+    """A created topic. A field that an old broker does not report is None."""
 
     topic: str
     partitions: int | None
@@ -40,8 +40,8 @@ def create_topic(
     *,
     is_dry_run: bool = False,
 ) -> NewTopic:
-    """Creates a topic and waits until its partitions have leaders. For a number that is None, the brokers use their
-    default. Raises KctlError."""
+    """Creates a topic and waits until its partitions have leaders. If `partitions` or `replicas` is None, the brokers
+    use their default. Raises KctlError."""
     topic = CreateTopicsRequest.CreatableTopic
     request = CreateTopicsRequest(
         topics=[
@@ -79,7 +79,7 @@ def delete_topic(connection: ClusterConnection, name: str) -> None:
 
 
 def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_dry_run: bool) -> None:
-    """Increases the number of a topic's partitions to `total`; keys then map to other partitions. Raises KctlError."""
+    """Increases a topic's partitions to `total`. After that, keys may map to other partitions. Raises KctlError."""
     topic = CreatePartitionsRequest.CreatePartitionsTopic(name=name, count=total, assignments=None)
     request = CreatePartitionsRequest(
         topics=[topic], timeout_ms=connection.deadline.left_milliseconds, validate_only=is_dry_run
@@ -93,7 +93,7 @@ def add_partitions(connection: ClusterConnection, name: str, total: int, *, is_d
 def alter_settings(
     connection: ClusterConnection, name: str, settings: Mapping[str, str | None], *, is_dry_run: bool
 ) -> None:
-    """Changes settings of a topic; None restores a default. Raises KctlError."""
+    """Changes settings of a topic. The value None restores a default. Raises KctlError."""
     resource = IncrementalAlterConfigsRequest.AlterConfigsResource
     configs = [
         resource.AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
@@ -108,7 +108,7 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Returns the values of a topic's settings `keys`, including defaults. Raises UsageError, KctlError."""
+    """Returns the values of a topic's settings `keys`, with defaults. Raises UsageError, KctlError."""
     known = {each.name: each.value for each in settings_of_topic(connection, name)}
     for key in keys:
         if key not in known:
@@ -121,7 +121,7 @@ def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict
 
 
 def delete_group(connection: ClusterConnection, name: str) -> None:
-    """Deletes a group without members, with its committed offsets. Raises GroupActive, GroupMissing, KctlError."""
+    """Deletes a group that has no members, and its committed offsets. Raises GroupActive, GroupMissing, KctlError."""
     while True:
         node = connection.coordinators([name])[name]
         if isinstance(node, KctlError):

@@ -17,7 +17,7 @@ _MESSAGE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A message as stored; `timestamp` in milliseconds since 1970."""
+    """A message as the broker stores it. `timestamp` is in milliseconds since 1970."""
 
     topic: str
     partition: int
@@ -34,8 +34,8 @@ Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], I
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """Yields a function that reads messages; a new call ends the previous reading. Iterating raises KctlError if
-    messages before the end do not come in time, or if brokers reject the request."""
+    """Yields a function that reads messages. Each call of this function ends the previous reading. Iterating raises
+    KctlError if brokers reject a request, or if no message before the end arrives for `timeout_seconds`."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)
 

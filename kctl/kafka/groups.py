@@ -1,7 +1,7 @@
 """Lists groups of every type, and describes their members and partitions.
 
-DescribeGroups reports a group of the new protocol (KIP-848) or a share group as "not found", or on older brokers as
-dead. So kctl tries the request of each type; the one that succeeds reveals the type.
+For a share group or a group of the new protocol (KIP-848), DescribeGroups returns "not found". Older brokers return the
+state `Dead`. So kctl tries each type's request. The request that succeeds reveals the type.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _NOT_FOUND = 69
 
 
 class Member(NamedTuple):
-    """A member of a group. `assigned` maps topics to partitions; None if the protocol does not reveal it."""
+    """A member of a group. `assigned` maps topics to partitions, or is None if the protocol does not report it."""
 
     member_id: str
     client_id: str
@@ -32,7 +32,7 @@ class Member(NamedTuple):
 
 
 class ListedGroup(NamedTuple):
-    """A group from ListGroups; older brokers report neither state nor type."""
+    """A group from ListGroups. Older brokers do not report its state and type."""
 
     group: str
     type: str | None
@@ -42,8 +42,8 @@ class ListedGroup(NamedTuple):
 
 
 class Group(NamedTuple):
-    """A described group. If `error` is set, at most the coordinator is known. `type` is `classic`, `consumer`, `share`
-    or `streams`. `members` is None if not reported."""
+    """A group as its coordinator describes it. If `error` is set, at most the coordinator is known. `type` is
+    `classic`, `consumer`, `share` or `streams`. If the broker does not report members, `members` is None."""
 
     group: str
     coordinator: int | None
@@ -56,7 +56,7 @@ class Group(NamedTuple):
 
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
-    """Lists all groups, sorted by name; also returns the errors of brokers that did not list theirs."""
+    """Returns all groups, sorted by name, and the errors of brokers that did not list their groups."""
     nodes = sorted(connection.brokers)
     found: dict[str, ListedGroup] = {}
     problems: list[KctlError] = []
@@ -93,7 +93,7 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Returns the number of members of each group, or its error. Asks all brokers at once. `groups` are by
+        """Returns each group's number of members, or its error. Asks all brokers at once. The keys of `groups` are
         coordinator and type."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
@@ -135,8 +135,8 @@ def _count_request(names: list[str]) -> Any:
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """Describes groups, in the order of `names`; a failure becomes its group's `error`. While the deadline permits,
-    asks again for groups whose coordinator is loading or gone."""
+    """Describes groups, in the order of `names`. If that fails for a group, its `error` has the reason. If a
+    coordinator is loading or gone, kctl asks again while the deadline permits."""
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
@@ -221,8 +221,6 @@ def _listed_only(connection: ClusterConnection, groups: dict[str, int], answered
 
 
 def _missing(name: str, node: int, *, is_alone: bool) -> GroupMissing:
-    """Returns the error of a missing group. With several brokers the group may exist: a new coordinator denies groups
-    for a moment (`MissingGroups`)."""
     lists = "`kctl kafka groups` lists them"
     if is_alone:
         return GroupMissing(f"there is no group {name} (GROUP_ID_NOT_FOUND); {lists}")
@@ -255,8 +253,7 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Returns a consumer's topics and partitions; None for Connect or a schema registry, whose assignments are
-    opaque."""
+    """Returns a consumer's assignment, or None for Connect or a schema registry, whose assignments are opaque."""
     if protocol_type != "consumer":
         return None
     if not member.member_assignment:

@@ -1,4 +1,4 @@
-"""Reads the lag of groups per partition, with the member that owns the partition, like Kafka's own tool."""
+"""Reads the lag of groups in each partition, and which member owns the partition."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -11,8 +11,8 @@ from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets, sha
 
 
 class LagRow(NamedTuple):
-    """A partition's lag. `error` is the reason for an unknown offset or lag. A share group's partition has no single
-    member."""
+    """A group's lag in one partition. If an offset or the lag is unknown, `error` has the reason. A share group's rows
+    name no member."""
 
     group: str
     topic: str
@@ -27,7 +27,7 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """Returns the lag; None if an offset is unknown. Never negative, even if the commit is newer than the end."""
+    """Returns the lag, or None if an offset is unknown. If the commit is newer than the end, the lag is 0."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 
@@ -38,10 +38,10 @@ def read_lag(
     *,
     is_read_committed: bool = False,
 ) -> tuple[list[LagRow], list[KctlError]]:
-    """Returns sorted rows, and errors of whole groups.
+    """Returns the sorted rows, and the errors of groups that cannot be read.
 
-    Shows all partitions of `topics`, or by default those that a group has committed or a member owns. Reads committed
-    offsets before ends, so that a lag may be slightly too large but never too small.
+    Covers all partitions of `topics`. If `topics` is None, covers partitions with a committed offset or an owner. Reads
+    committed offsets before log ends, so a lag may be slightly too large but never too small.
     """
     names = list(dict.fromkeys(groups))
     only = None if topics is None else [(t.name, p.partition) for t in topics.values() for p in t.partitions]

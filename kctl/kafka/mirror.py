@@ -1,7 +1,8 @@
-"""Finds the offset where a reader resumes in a cluster that topics were copied to, for example by MirrorMaker.
+"""Finds where a reader resumes after its topics were copied to another cluster, for example by MirrorMaker.
 
-The search looks for the copy of the last message read, which has the same timestamp, key and value, but another offset.
-If several messages are equal, their order identifies the copy; both clusters must have equally many.
+The search looks for the copy of the last message that was read. A copy has the timestamp, key and value of the
+original, but another offset. If several messages are equal, their order identifies the copy. Their number must be equal
+in the two clusters.
 """
 
 from __future__ import annotations
@@ -42,8 +43,8 @@ class _Log:
         return self.cluster.read(topic, {partition: begin}, {partition: end})
 
     def last_before(self, end: int) -> Record | None:
-        """Returns the last message below the offset `end`, or None. Looks far back: transactions and compaction leave
-        gaps."""
+        """Returns the last message below the offset `end`, or None. Searches far back, because transactions and
+        compaction leave gaps."""
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)
@@ -56,8 +57,8 @@ class _Log:
         return None
 
     def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
-        """Returns the offsets of messages with the timestamp, key and value of `record`. Once `has_enough(offsets)` is
-        true, stops at the first message with a later timestamp."""
+        """Returns the offsets of messages with the timestamp, key and value of `record`. When `has_enough(offsets)` is
+        true, the search stops at the next message with a later timestamp."""
         if record.timestamp is None:
             raise OperationRefused("the last stored message has no timestamp by which to find its copy")
         begin = _offset(self.cluster, self.key, record.timestamp)
@@ -73,8 +74,9 @@ class _Log:
 
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
-    """Returns where to resume in `new`: after the copy of the last message below `offset`; if the old cluster has
-    deleted that, at the copy of the first one that it still has. Blocks. Raises OperationRefused, KctlError."""
+    """Returns the offset in `new` after the copy of the last message below `offset`. If the old cluster has deleted
+    this message, returns the offset of the copy of the first message that remains. Blocks. Raises OperationRefused,
+    KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:

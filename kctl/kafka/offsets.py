@@ -1,4 +1,4 @@
-"""Reads and commits offsets of many partitions, with one request for each leader or coordinator. Each partition has its
+"""Reads and commits offsets of many partitions. Sends one request to each leader or coordinator. Each partition has its
 own error."""
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ _MAX_VERSION_WITH_NAMES = 9
 
 
 class LogOffset(NamedTuple):
-    """An offset of a log. `offset` and `error` are None if the log has no record at or after the requested time."""
+    """An offset of a log. If the log has no record at or after the requested time, `offset` and `error` are None."""
 
     offset: int | None
     timestamp: int | None = None
@@ -37,8 +37,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's committed offset; None without a commit. `lag` is set only for a share group, by the broker, because it
-    does not follow from the offset."""
+    """A group's committed offset, which is None without a commit. Only share groups have a `lag`, which the broker
+    reports."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -55,8 +55,8 @@ def log_offsets(
     *,
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
-    """Returns an offset of each log. `at` is LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. Follows leaders
-    that have moved, and waits for elections for up to half of the connection's time."""
+    """Returns the offset of each log at `at`, which is LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. If a
+    leader has moved or does not answer, asks again until half of the connection's time has passed."""
     offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
     while True:
@@ -112,8 +112,8 @@ def committed(
 
 
 class LogOffsets(NamedTuple):
-    """Offsets of many logs. `errors` has the error names of single partitions. `failed` has the reasons of failed
-    leaders, whose partitions are in neither `offsets` nor `errors`."""
+    """Offsets of many logs. `errors` has the error names of single partitions. `failed` has the reason for each leader
+    that failed. Partitions of a failed leader are missing from `offsets` and `errors`."""
 
     offsets: dict[Partition, int]
     errors: dict[Partition, str]
@@ -129,9 +129,9 @@ def log_offsets_on(
     is_read_committed: bool = False,
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
-    """Returns an offset of each log (`at`: LATEST or EARLIEST). Asks all leaders at once, without retries, for callers
-    that poll. `leaders` has partitions by leader and topic. `kept` keeps requests for the next poll; the caller clears
-    it when partitions change."""
+    """Returns the offset of each log at `at`, which is LATEST or EARLIEST. Asks all leaders at once, without retries.
+    `leaders` has partitions by leader and topic. `kept` keeps requests for the next poll. When partitions change, the
+    caller must pass an empty dict."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -174,8 +174,8 @@ def _list_request(topics: Mapping[str, Sequence[int]], at: int, is_read_committe
 
 
 def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition, int]) -> dict[Partition, str | None]:
-    """Commits offsets without being a member; returns each partition's error, or None. A group with live members
-    rejects such commits. Raises KctlError."""
+    """Commits offsets without being a member, and returns each partition's error, or None. If the group has live
+    members, the broker rejects the commit. Raises KctlError."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     topics: dict[str, list[Any]] = defaultdict(list)
     for (name, partition), offset in offsets.items():
@@ -296,8 +296,7 @@ def share_starts(
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """Returns the start offsets of each share group (KIP-932), or its error.
 
-    Share groups do not commit. Only the broker knows the lag (Kafka 4.2, KIP-1226), because messages above the start
-    may be processed too.
+    Messages above the start may be processed too, so only the broker knows the lag (Kafka 4.2, KIP-1226).
     """
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 

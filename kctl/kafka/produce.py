@@ -1,8 +1,7 @@
-"""Sends messages to a topic at a pace. Counts what the brokers acknowledged in each partition, and keeps the first
-reason why they did not.
+"""Sends messages to a topic at a given rate, and counts the messages that brokers acknowledged in each partition.
 
-With `acks` all, kafka-python's producer is idempotent, so a retry creates no duplicates. `Production` also limits the
-bytes of unsent messages.
+With `acks` all, kafka-python's producer is idempotent, so a retry creates no duplicates. `Production` limits the bytes
+of messages that are not yet acknowledged.
 """
 
 from __future__ import annotations
@@ -51,7 +50,8 @@ class PartitionReport:
 
 
 class DeliveryReport:
-    """Counts acknowledged and failed messages. The producer's thread writes it, any thread reads it."""
+    """Counts acknowledged and failed messages. The producer's thread writes the counts, and any thread may read
+    them."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, PartitionReport] = {}
@@ -67,7 +67,6 @@ class DeliveryReport:
         return dict(sorted(self._partitions.items()))
 
     def add(self, metadata: Any, size: int) -> None:
-        """Counts an acknowledged message. `metadata` is kafka-python's RecordMetadata."""
         partition = self._partitions.get(metadata.partition)
         if partition is None:
             partition = self._partitions[metadata.partition] = PartitionReport()
@@ -85,7 +84,7 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Finds the reasons of retries in the producer's log, because for a message that took too long the producer reports
+    """Finds the broker's reasons for retries in the producer's log. If a message takes too long, the producer reports
     only a time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
@@ -124,8 +123,7 @@ class Pace:
 
 
 class Production:
-    """A producer for one topic and one thread. `send` may wait for room; `finish` waits for all acknowledgements. The
-    producer's thread writes the report."""
+    """A producer for one topic and one thread. `send` may wait for room. `finish` waits for all acknowledgements."""
 
     def __init__(
         self,
@@ -154,7 +152,7 @@ class Production:
     def send(
         self, value: bytes | None, key: bytes | None, partition: int | None, headers: list[tuple[str, bytes]]
     ) -> Any:
-        """Sends one message; returns kafka-python's future. Raises KctlError."""
+        """Sends one message and returns kafka-python's future. Raises KctlError."""
         size = len(value or b"") + len(key or b"") + _OVERHEAD_BYTES
         with self._room:
             if self._waiting_bytes > _WAITING_BYTES:
@@ -169,7 +167,7 @@ class Production:
         return future
 
     def sent(self, future: Any) -> Sent:
-        """Waits until one message is acknowledged; returns where it is stored. Raises KctlError."""
+        """Waits until one message is acknowledged, and returns where it is stored. Raises KctlError."""
         try:
             self._producer.flush(self._timeout_seconds * 2)
             metadata = future.get(self._timeout_seconds)
@@ -187,8 +185,8 @@ class Production:
         return type(explained)(f"{count} message{'s' * (count > 1)} not acknowledged: {explained}")
 
     def finish(self, while_waiting: Callable[[], None] | None = None) -> None:
-        """Waits until every message is acknowledged or has failed, calling `while_waiting` several times per second.
-        Raises KctlError."""
+        """Waits until every message is acknowledged or has failed. Meanwhile calls `while_waiting` several times per
+        second. Raises KctlError."""
         deadline = time.monotonic() + self._timeout_seconds * 2
         while True:
             left = max(deadline - time.monotonic(), 0.0)
@@ -225,12 +223,11 @@ class Production:
                 self._room.notify()
 
     def explained(self, error: BaseException) -> KctlError:
-        """Returns our error for a client's error; explains a time-out by the broker's reason for the retries."""
+        """Returns our error for a client's error. Explains a time-out by the broker's reason for the last retry."""
         reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
         return failure(reason or error, f"topic {self._topic}")
 
     def forget_retries(self) -> None:
-        """Forgets the broker's reason for earlier retries, so that it does not explain later errors."""
         self._retry_reasons.last = None
 
 

@@ -1,4 +1,4 @@
-"""Resets a group's offsets: to the start, the end, an offset, a time, or by a difference."""
+"""Resets a group's offsets to the start, the end, an offset or a time, or shifts them."""
 
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from kctl.kafka.target import Target
 
 
 class OffsetChange(NamedTuple):
-    """A change of a committed offset. If `new` is None, `error` is the reason."""
+    """A change of a committed offset. If `new` is None, `error` has the reason."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Returns each wanted partition's change. The new offset lies within the partition's log. Raises GroupActive,
+    """Returns the change for each wanted partition. The new offset lies within the partition's log. Raises GroupActive,
     KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
@@ -42,7 +42,7 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
-    """Commits the changes; returns them with the coordinator's errors. Raises GroupActive, KctlError."""
+    """Commits the changes, and returns them with the coordinator's errors. Raises GroupActive, KctlError."""
     changes = list(changes)
     offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
     if not offsets:
@@ -54,8 +54,8 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetCha
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:
-    """Checks that a group has no live members. Raises GroupActive, BrokerRefused (this type of group has no offsets),
-    KctlError."""
+    """Checks that a group has no live members. Raises GroupActive, KctlError, and BrokerRefused for a share or streams
+    group."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):
         raise described.error

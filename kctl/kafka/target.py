@@ -1,4 +1,4 @@
-"""Parses the target of a reset on a command line: `earliest`, an offset, a time, `shift-by -100`."""
+"""Parses the target of a reset: `earliest`, `latest`, an offset, a time or `shift-by -100`."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,15 +11,15 @@ _MOST_DIGITS = 20
 
 
 class Target(NamedTuple):
-    """A position in a log. `kind` is `earliest` or `latest`, or with `number`: `offset`, `time` (milliseconds),
-    `shift`, `last` (this many before the end)."""
+    """A position in a log. `earliest` and `latest` have no `number`. For other kinds, `number` is an offset (`offset`),
+    milliseconds (`time`), a difference (`shift`) or the distance to the end (`last`)."""
 
     kind: str
     number: int = 0
 
     def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
-        """Returns the position as an offset inside a log. `found` is the log's offset for a time; None if all messages
-        are older, which gives the end. `shift` counts from `committed`."""
+        """Returns the position as an offset inside a log. `found` is the log's offset for a time. If all messages are
+        older, `found` is None and the position is the end. `shift` counts from `committed`."""
         places = {
             "earliest": start,
             "latest": end,
@@ -39,7 +39,7 @@ def target(words: Sequence[str]) -> Target:
 
 
 def position(word: str, beside: str = "") -> Target:
-    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z`, `@1795255200000`. The error message lists `beside`
+    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z` or `@1795255200000`. The error message lists `beside`
     as another permitted value. Raises UsageError."""
     if word in _NAMED:
         return Target(word)
@@ -53,7 +53,7 @@ def position(word: str, beside: str = "") -> Target:
 
 
 def milliseconds(word: str) -> int:
-    """Parses `@1795255200000`, or ISO 8601 (UTC without a zone). Raises UsageError."""
+    """Parses `@1795255200000` or an ISO 8601 time. A time without a zone is UTC. Raises UsageError."""
     digits = word.removeprefix("@")
     if digits.isdecimal() and len(digits) < _MOST_DIGITS:
         return int(digits)
@@ -68,7 +68,7 @@ def milliseconds(word: str) -> int:
 
 
 def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
-    """Parses `orders` or `orders:0,2`, like Kafka's own tool; None: all partitions. Raises UsageError."""
+    """Parses `orders` or `orders:0,2`, like Kafka's own tool. Returns None for all partitions. Raises UsageError."""
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, None

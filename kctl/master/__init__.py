@@ -1,2 +1,2 @@
-"""The master process: supervises workers, asks agents and brokers, serves `master.sock`. `kctl.start` wires, starts
-and stops its parts."""
+"""The master process, which supervises workers, asks agents and brokers, and serves `master.sock`. `kctl.start`
+connects, starts and stops its parts."""

@@ -1,5 +1,5 @@
 """Takes the fleet's snapshots: asks all agents and brokers at once, under one deadline. HTTP requests and scrapes read
-the last snapshot. If a part fails, the snapshot marks it and has the rest."""
+the last snapshot. If an agent or broker fails, the snapshot marks this and has all other answers."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ T = TypeVar("T")
 
 
 class Collector:
-    """Takes the fleet's snapshots. Belongs to one event loop; any thread may read `latest`."""
+    """Takes the fleet's snapshots. Belongs to one event loop, but any thread may read `latest`."""
 
     def __init__(
         self,
@@ -126,9 +126,9 @@ class Collector:
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds`. After a collection that takes longer than half the interval, rests
-        for as long, because the master has other work. After one with silent agents or brokers, rests for the
-        interval."""
+        """Collects every `collect.interval_seconds`. If a collection takes longer than half the interval, the pause
+        after it is equally long, because the master has other work. If brokers fail, or an agent is silent or waits,
+        the pause is one interval."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -144,7 +144,7 @@ class Collector:
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs `work` in a thread; directly if the last snapshot has few partitions: a thread would take longer."""
+        """Runs `work` in a thread. With few partitions, runs it directly, because a thread would take longer."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
@@ -326,7 +326,7 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """Returns which worker owns which partition. While this is unchanged, so is the reply to `member_leader`."""
+    """Returns which worker owns which partition. While the owners are unchanged, so is the reply to `member_leader`."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

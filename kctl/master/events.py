@@ -16,8 +16,8 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
-    """The fleet's events, numbered from 1. Belongs to one event loop. Kinds: `verdict`, `state`, `restart`,
-    `rebalance`, `status`, `operation`, `advice`, and those that agents report (`rewound`, `records_lost`, …)."""
+    """The fleet's events, numbered from 1. Belongs to one event loop. The kinds are `verdict`, `state`, `restart`,
+    `rebalance`, `status`, `operation` and `advice`. Agents report other kinds, such as `rewound` and `records_lost`."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
@@ -39,21 +39,20 @@ class EventFeed:
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
-        """Counts a collection and wakes listeners. Call it after the events of the collection are published."""
+        """Counts a collection and wakes listeners. Call it after publishing the collection's events."""
         self.collections += 1
         self._changed.set()
         self._changed = asyncio.Event()
 
     def since(self, number: int) -> list[tuple[int, Event]]:
-        """Returns the kept events after `number` with their numbers, oldest first."""
         return [(its, event) for its, event in self._events if its > number]
 
     def marks(self, since: float, until: float) -> list[Event]:
-        """Returns events between two Unix times, except `verdict`, `state` and `status`, which are not kept as long."""
+        """Returns the events between two Unix times, without the frequent kinds `verdict`, `state` and `status`."""
         return [event for event in self._marks if since <= event.at <= until]
 
     async def wait_beyond(self, collections: int) -> int:
-        """Waits until the number of collections exceeds `collections`; returns it."""
+        """Waits until the number of collections exceeds `collections`, and returns the number."""
         while self.collections <= collections:
             await self._changed.wait()
         return self.collections
@@ -135,7 +134,7 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """Returns at most `_MOST_EVENTS` events, because the verdict's event covers a change of a whole topic."""
+    """Returns at most `_MOST_EVENTS` events. If a whole topic changes, the verdict's event covers this."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(

@@ -1,7 +1,4 @@
-"""Judges from heartbeats and memory samples whether a running process is healthy. Pure.
-
-`process_supervisor` pings and measures the process, and passes the verdict to `restart`.
-"""
+"""Judges from heartbeats and memory samples whether a running process is healthy. Pure."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +14,7 @@ _WITHOUT_BATCHES = frozenset({"starting", "joining", "paused", "throttled", "sto
 
 @dataclass(frozen=True, slots=True)
 class HealthRules:
-    """Limits for a healthy process; None switches a rule off."""
+    """Limits for a healthy process. None switches a rule off."""
 
     ping_timeout_seconds: float
     memory_soft_bytes: int | None = None
@@ -48,7 +45,7 @@ class Health:
 
 @dataclass(frozen=True, slots=True)
 class Unhealthy:
-    """Why a process is unhealthy. With `at_once`, kctl kills it, because asking it to leave is pointless."""
+    """Why a process is unhealthy. If `at_once` is true, kctl kills the process without asking it to stop."""
 
     cause: Cause
     at_once: bool
@@ -56,7 +53,8 @@ class Unhealthy:
 
 
 def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
-    """Returns the health after an answer to a ping. Being idle, at rest or `waiting_for` something is progress."""
+    """Returns the health after an answer to a ping. A process that has no lag, is paused or is `waiting_for` something
+    counts as making progress."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total
@@ -78,7 +76,7 @@ def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
 
 
 def on_memory_sample(health: Health, rules: HealthRules, resident_bytes: int) -> Health:
-    """Records the memory of a process and all that it has started. The first sample after start-up is `boot_bytes`."""
+    """Records the memory of a process and its descendants. The first sample after start-up becomes `boot_bytes`."""
     boot_bytes = health.boot_bytes
     if boot_bytes is None and health.state not in _BOOTING:
         boot_bytes = resident_bytes

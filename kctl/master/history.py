@@ -1,7 +1,7 @@
-"""Keeps the last day of a fleet in memory: lag, rates, batches and memory, with the least and greatest value of each
-step.
+"""Keeps the last day of a fleet in RAM: lag, rates, batches and memory use. Each step has a least and a greatest value.
 
-Older values have coarser steps but keep all extremes. With too many partitions, only 15 minutes of their lag are kept.
+Older values have coarser steps but keep all extremes. If there are too many partitions, kctl keeps only 15 minutes of
+their lag.
 """
 
 import threading
@@ -27,7 +27,7 @@ class Ring:
         self._last: int | None = None
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Replaces the subjects. `places` has the former index of each new one, or -1 if it was absent."""
+        """Replaces the subjects. `places` has each subject's previous index, or -1 for a new subject."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -50,7 +50,7 @@ class Ring:
         return self._last is None or since // self.step_seconds > self._last - self.slots
 
     def window(self, place: int, since: float, until: float) -> tuple[int, Reals, Reals]:
-        """Returns the first step's number, and each metric's least and greatest values from that step on."""
+        """Returns the number of the first step, and each metric's least and greatest values from this step on."""
         last = self._last or 0
         first = max(int(since // self.step_seconds), last - self.slots + 1)
         steps = np.arange(first, max(min(int(until // self.step_seconds), last), first - 1) + 1)
@@ -58,8 +58,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns the first metric's greatest value in each of the last `count` groups of `ratio` steps: a row per
-        group, oldest first."""
+        """Returns the greatest values of the first metric. Each of the last `count` groups of `ratio` steps has a row,
+        oldest first."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -69,7 +69,7 @@ class Ring:
 
 
 class StepRates:
-    """Computes rates of counters from one step's first snapshot to the next step's. Over shorter times the rates would
+    """Computes rates of counters between the first snapshots of successive steps. Over shorter times the rates would
     jump with each commit."""
 
     def __init__(self, step_seconds: float) -> None:
@@ -80,8 +80,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Returns the rates per second in the first snapshot of a step, otherwise NaN. A counter that is new, or fell
-        because its process restarted, is NaN too. `now` is monotonic."""
+        """Returns the rates per second in the first snapshot of a step, otherwise NaN. If a counter is new or has
+        fallen, as after a restart, its rate is NaN too. `now` is monotonic."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:
@@ -126,7 +126,7 @@ Columns: TypeAlias = Mapping[str, Reals]
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Part of one subject's history; step N begins at `first_at + N * step_seconds`. All times are Unix seconds."""
+    """Part of one subject's history. Step N begins at `first_at + N * step_seconds`. All times are Unix seconds."""
 
     began_at: float
     """Nothing is known before it."""
@@ -165,7 +165,7 @@ class _Table:
 
 
 class FleetHistory:
-    """The last day of a fleet. One thread adds; any thread may read."""
+    """The last day of a fleet. One thread adds snapshots, and any thread may read."""
 
     def __init__(self, interval_seconds: float = 1.0) -> None:
         step = _STEP_SECONDS if interval_seconds <= _SLOW_SECONDS else _SPARK_SECONDS
@@ -184,7 +184,6 @@ class FleetHistory:
         self._groups: list[GroupSnapshot] = []
 
     def add(self, snapshot: FleetSnapshot) -> None:
-        """Adds a snapshot. If the clock was set back, drops later values."""
         values = self._values(snapshot)
         left = _MOST_SERIES
         with self._lock:
@@ -198,7 +197,7 @@ class FleetHistory:
                 table.add(columns, snapshot.taken_at_unix)
 
     def read(self, subject: Subject, since: float, until: float) -> Window | None:
-        """Returns values in the finest steps that reach back far enough; None for an unknown subject."""
+        """Returns values in the finest steps that reach back to `since`. Returns None for an unknown subject."""
         kind, key = subject
         with self._lock:
             table = self._tables[kind]
@@ -212,7 +211,7 @@ class FleetHistory:
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
     def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
-        """Returns each partition's greatest lag in each 15 s of the last 15 minutes, oldest first. Omits the time
+        """Returns the greatest lag of each partition in each 15 s of the last 15 minutes, oldest first. Omits the time
         before the first known lag."""
         with self._lock:
             table = self._tables["partition"]

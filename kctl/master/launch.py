@@ -1,4 +1,4 @@
-"""Makes the launches of the configured processes (names, settings, log files) from the configuration alone."""
+"""Makes the launch of each configured process: its name, command, settings and log file."""
 
 import os
 import re
@@ -99,7 +99,7 @@ def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """Returns the settings that a worker reads from stdin as a JSON line; see `kctl_agent.worker.settings`."""
+    """Returns the settings that a worker reads from stdin (see `kctl_agent.worker.settings`)."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -141,7 +141,7 @@ def _fields(section: object, *names: str) -> JsonObject:
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """Returns the settings that an engine reads from stdin as a JSON line; see `kctl_agent.engine.main`."""
+    """Returns the settings that an engine reads from stdin (see `kctl_agent.engine.main`)."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -181,8 +181,9 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """Returns the engine's Spark master. A local one (`local[k]`) gets k tasks for each worker. If workers call the
-    handler, it gets at least `_WAITING_TASKS`, so that a slow handler does not block other workers."""
+    """Returns the engine's Spark master. If the configured master is `local[k]`, the engine gets k tasks for each
+    worker. If workers call the handler, a local engine gets at least `_WAITING_TASKS`, because a slow handler must not
+    block other workers."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
@@ -207,7 +208,7 @@ def _heap(driver_bytes: int, workers: int) -> str:
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """Returns the settings that a sinker reads from stdin as a JSON line; see `kctl_agent.sinker.sinker`."""
+    """Returns the settings that a sinker reads from stdin (see `kctl_agent.sinker.sinker`)."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),
@@ -220,8 +221,8 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """Returns the random id in `data_dir`; makes it if missing, or damaged by a power cut. It identifies this host in
-    the storage, because hostnames may be equal."""
+    """Returns the random id in `data_dir`. If it is missing or damaged by a power cut, makes a new one. The id
+    identifies this host in the storage, because hostnames may be equal."""
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")
@@ -242,8 +243,8 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """Returns the settings for calling the handler in a worker (mode `directly`). In an engine, `slots` allows as many
-    calls at a time as the worker's own driver would have tasks."""
+    """Returns the settings with which a worker calls the handler (mode `directly`). With an engine, `slots` allows as
+    many simultaneous calls as the worker's own driver would have tasks."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name

@@ -1,5 +1,5 @@
-"""`/api/v1/storage`, `members`, `brokers`, `topics`, `workers`, …: a route for each question that
-`kctl_agent.replies.questions` declares with a path."""
+"""The routes `/api/v1/storage`, `/api/v1/members` and so on. Every question with a path in
+`kctl_agent.replies.questions` gets a route."""
 
 import os
 from collections.abc import Callable, Coroutine, Iterator
@@ -97,8 +97,8 @@ async def log(
     process: str,
     after: Annotated[int | None, Query(ge=0, description="`next` of the previous answer.")] = None,
 ) -> JSONResponse:
-    """Returns complete lines of the log as `text`. `is_continued` is false if they do not follow the previous answer,
-    for example after a rotation."""
+    """Returns complete lines of the log as `text`. If these lines do not directly follow the previous answer, for
+    example after a rotation, `is_continued` is false."""
     api = api_of(request)
     supervised, process = api.latest().supervised, api.own_name(process)
     path = next((Path(each.log) for each in supervised if each.name == process), None)

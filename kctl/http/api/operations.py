@@ -1,4 +1,4 @@
-"""`/api/v1/operations`: the operations of `master.sock`, for callers with a token."""
+"""The routes `/api/v1/operations`, for the operations of `master.sock`."""
 
 from dataclasses import replace
 from http import HTTPStatus
@@ -29,7 +29,7 @@ _OF_GIVING = {status: each for status, each in _RESPONSES.items() if status != 4
 
 
 class _Given(BaseModel):
-    """An operation and its parameters, as listed by `getDescribe` on `master.sock` and docs/commands.md."""
+    """An operation to submit, with its parameters (see docs/commands.md)."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -49,8 +49,8 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
 
 @router.post("/operations", summary="Submit an operation; the answer has its outcome", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
-    """Submits an operation. 200: done. 202: in progress; ask for it by its `id`. 409: it failed or conflicts with
-    another operation, and changes nothing from now on. 504: it may still happen."""
+    """Submits an operation. 200 means done. 202 means in progress: query the operation by its `id`. 409 means that it
+    failed or conflicts with another one, and makes no more changes. 504 means unknown: it may still run."""
     submitted = await _operations(request).submit(
         given.operation, given.params, _caller(request, given.caller), given.wait_seconds
     )
@@ -75,8 +75,8 @@ async def types(request: Request) -> dict[str, Any]:
     responses=_RESPONSES,
 )
 async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Cancels an operation; returns its state. kctl undoes what it can; when the operation ends, its message names what
-    remains."""
+    """Cancels an operation and returns its state. kctl undoes what it can. When the operation ends, its message names
+    the changes that remain."""
     return _answer(_operations(request).cancel(id, _caller(request)))
 
 

@@ -38,7 +38,6 @@ class Key(NamedTuple):
         return "/".join(quote(str(value), safe="") for value in self.values(row))
 
     def parsed(self, after: str) -> tuple[Any, ...]:
-        """Splits `after` into the values of the fields. Raises BadParams."""
         texts = after.rsplit("/", len(self.types) - 1)
         try:
             return tuple(kind(unquote(text)) for kind, text in zip(self.types, texts, strict=True))
@@ -47,7 +46,7 @@ class Key(NamedTuple):
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
-    """Returns the rows that have the `wanted` values; None matches all rows."""
+    """Returns the rows in which each `wanted` field has one of the given values. None accepts every value."""
     filters: list[tuple[str, Callable[[Any], bool]]] = [
         (name, frozenset(values).__contains__) for name, values in wanted.items() if values is not None
     ]
@@ -57,8 +56,8 @@ def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) ->
 
 
 def page(key: Key, rows: Sequence[JsonObject], after: str | None, limit: int) -> tuple[list[JsonObject], str | None]:
-    """Returns at most `limit` rows after the key `after`, and `after` for the next page (None at the end). Raises
-    BadParams."""
+    """Returns up to `limit` rows after the key `after`, and further rows with the last row's key. Also returns the next
+    page's `after`, or None at the end. Raises BadParams."""
     rest = list(rows)
     if after is not None:
         behind = key.parsed(after)

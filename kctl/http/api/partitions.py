@@ -1,4 +1,4 @@
-"""`/api/v1/lag`: a row for each partition."""
+"""The route `/api/v1/lag`, which returns a row for each partition."""
 
 import asyncio
 from functools import partial
@@ -39,8 +39,8 @@ async def lag(
 
 
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
-    """Returns the answer and its rows. Assessments need history, so they come from the last snapshot of the host that
-    reads a partition."""
+    """Returns the answer's head and its rows. An assessment needs history, so it comes from the last snapshot of the
+    host that reads the partition."""
     if question is None:
         head = {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
         return {**encoded(snapshot.kafka_lag), **head}, api.lag_rows(snapshot)

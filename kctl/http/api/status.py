@@ -1,4 +1,4 @@
-"""`/api/v1/status`, `/api/v1/advice` and `/api/v1/events`"""
+"""The routes `/api/v1/status`, `/api/v1/advice` and `/api/v1/events`."""
 
 from functools import partial
 from typing import Annotated
@@ -20,7 +20,8 @@ from kctl_agent.replies.encode import encoded
 async def status(
     request: Request, local: Local = False, host: OfHost = None, if_none_match: IfNoneMatch = None
 ) -> Response:
-    """Returns the fleet's status. On several hosts, verdict, workers and partition states cover all hosts."""
+    """Returns the fleet's status. In a fleet on several hosts, the verdict, workers and partition states cover all
+    hosts."""
     api = api_of(request)
     snapshot, source = api.latest(), api.source
     question = api.asked(is_live=False, is_local=local, host=host)
@@ -42,7 +43,7 @@ async def status(
     responses={503: {"model": Error, "description": "The advice is unknown; an autoscaler keeps the current number"}},
 )
 async def advice(request: Request, if_none_match: IfNoneMatch = None) -> Response:
-    """The answer of `kctl advise`, for autoscalers."""
+    """Returns the answer of `kctl advise`, for autoscalers."""
     api = api_of(request)
     snapshot = api.latest()
     if snapshot.advice.answer is Answer.UNKNOWN:
@@ -61,8 +62,8 @@ async def events(
     recent: Annotated[int, Query(ge=0, le=500, description="Begin with this many of the last events.")] = 0,
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
-    """`event: happened` has an event as JSON; `event: collected` announces a new snapshot. With `Last-Event-ID` a
-    client gets later events; the last 500 are kept."""
+    """Streams events. `event: happened` carries one event as JSON, and `event: collected` announces a new snapshot. A
+    client that sends `Last-Event-ID` gets all later events. kctl keeps the last 500 events."""
     lines = api_of(request).streams.begin(last_event_id, recent)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(lines, media_type="text/event-stream", headers=headers)

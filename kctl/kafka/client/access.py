@@ -1,5 +1,5 @@
-"""Access to a cluster: servers, TLS and SASL, from `kctl.toml` or the command line. Standard library only, because
-`kctl kafka` needs it before it imports a Kafka client."""
+"""Access to a cluster: its servers, TLS and SASL, from `kctl.toml` or the command line. Imports no third-party modules,
+because `kctl kafka` needs it before it imports a Kafka client."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ClusterAccess(NamedTuple):
-    """How to reach a cluster; `repr` shows no secrets."""
+    """How to reach a cluster. Its `repr` shows no secrets."""
 
     servers: tuple[str, ...]
     setting: str = "-b"
@@ -87,7 +87,7 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """Checks that not all users can read the key's file; OpenSSL does not check this. Raises ConfigError."""
+    """Checks that the key's file is not open to all users, because OpenSSL does not check this. Raises ConfigError."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:

@@ -1,7 +1,7 @@
-"""A connection to a cluster: sends requests to many brokers at once, under one deadline.
+"""A connection to a cluster. It sends requests to many brokers at once, under one deadline.
 
-kafka-python's admin client asks brokers one after another, and after the first error of a partition drops all other
-answers. This module starts no thread: kafka-python's loop runs on the calling thread while it waits.
+kafka-python's admin client asks brokers one after another. If one partition has an error, the client drops all other
+answers. This module starts no thread, because kafka-python's loop runs on the caller's thread.
 """
 
 from __future__ import annotations
@@ -50,23 +50,24 @@ class Deadline:
 
     @property
     def left_milliseconds(self) -> int:
-        """The time left, at least 1, because 0 means no limit to kafka-python."""
+        """The time left. It is at least 1, because kafka-python treats 0 as no limit."""
         return max(int(self.left_seconds * 1000), 1)
 
     @property
     def may_retry(self) -> bool:
-        """Whether to ask again: only in the first half of the time, so that the failure can be reported in time."""
+        """Whether to ask again: true in the first half of the time. A later retry might report its failure too late."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property
     def may_wait(self) -> bool:
-        """Whether to wait for something that is starting: until a fifth of the time is left."""
+        """Whether to wait for something that is starting: true until a fifth of the time is left."""
         # A group that loads forever must leave time for later requests.
         return self._retry_share > 0 and self.left_seconds > self.timeout_seconds * _RESERVE + PAUSE_SECONDS
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """Keeps what a broker sends just before it closes the connection, such as the report of a wrong password."""
+    """Keeps the last bytes that a broker sends before it closes the connection, such as the report of a wrong
+    password."""
 
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
         # kafka-python 3.0 drops bytes that arrive together with the end of a connection.
@@ -96,8 +97,8 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """A client of a cluster's brokers. Not thread-safe. Use it with `with`, or `close` it. `has_retries=False` is for
-    callers that poll anyway."""
+    """A client of a cluster's brokers. Not thread-safe. Use it in a `with` statement, or `close` it. Callers that poll
+    pass `has_retries=False`."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
@@ -128,8 +129,8 @@ class ClusterConnection:
         self._net.close()
 
     def open(self, topics: Iterable[str] | None = ()) -> Any:
-        """Connects to the first bootstrap server that answers; returns its Metadata of `topics` (None: all). Raises
-        BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised."""
+        """Connects to the first bootstrap server that answers, and returns its Metadata of `topics`. None means all
+        topics. Raises BrokerUnreachable, WrongProtocol, AuthenticationFailed, NotAuthorised."""
         servers = self._manager.cluster.bootstrap_brokers()
         problem: BaseException = OSError("there is no bootstrap server")
         for left, server in zip(range(len(servers), 0, -1), servers, strict=True):
@@ -144,7 +145,7 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Returns the Metadata of `topics` (None: all), and records the brokers. Raises KctlError."""
+        """Returns the Metadata of `topics`, and records the brokers. None means all topics. Raises KctlError."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=requested,
@@ -176,7 +177,7 @@ class ClusterConnection:
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """Asks the first broker; if it does not answer, the others in turn. Raises the last KctlError."""
+        """Asks the first broker. If it does not answer, asks the other brokers in turn. Raises the last KctlError."""
         for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):
@@ -186,14 +187,14 @@ class ClusterConnection:
         return outcome
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
-        """Sends all requests at once; returns for each, in order, the response or a KctlError."""
+        """Sends all requests at once. Returns the response or a KctlError for each request, in order."""
         outcomes: list[Any] = self._net.run(
             self._send_each, [(self._as_first(node), self._named(node), request) for node, request in questions]
         )
         return outcomes
 
     def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
-        """Returns the coordinator of each group, or the error. Waits for a coordinator that is starting."""
+        """Returns each group's coordinator, or the error. Waits for a coordinator that is starting."""
         return self._coordinators.find(self, groups)
 
     def forget_coordinators(self, groups: Iterable[str]) -> None:
@@ -265,13 +266,11 @@ def _settings(timeout_seconds: float) -> dict[str, Any]:
 
 class _Coordinators:
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """`takes_only_broker`: whether a cluster's only broker counts as coordinator without being asked, until
-        `forget`."""
+        """If `takes_only_broker` is true, a cluster's only broker counts as the coordinator until `forget`."""
         self._known: dict[str, int] = {}
         self._takes_only_broker = takes_only_broker
 
     def forget(self) -> None:
-        """Forgets coordinators, and from now on asks for them even if there is only one broker."""
         self._takes_only_broker = False  # the request creates a missing offsets topic
         self._known.clear()
 

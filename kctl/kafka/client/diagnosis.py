@@ -1,5 +1,5 @@
-"""Diagnoses a failed connection to a bootstrap server by trying other protocols, because a Kafka listener that receives
-the wrong protocol closes the connection without a reason."""
+"""Diagnoses a failed connection to a bootstrap server by trying other protocols. If a Kafka listener receives the wrong
+protocol, it closes the connection without a reason."""
 
 import socket
 import ssl

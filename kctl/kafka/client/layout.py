@@ -1,4 +1,4 @@
-"""Topics: which brokers have their partitions, and their settings."""
+"""Reads which brokers have a topic's partitions, and the topic's settings."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ class PartitionLayout(NamedTuple):
 
 
 class Topic(NamedTuple):
-    """A topic with its partitions. If `error_code` is not 0, these are missing here."""
+    """A topic with its partitions. If `error_code` is not 0, `partitions` may be empty."""
 
     name: str
     topic_id: str | None
@@ -38,7 +38,7 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A topic's setting or default. `value` is None if the broker hides it."""
+    """A topic's setting or default. If the broker hides the value, it is None."""
 
     name: str
     value: str | None
@@ -46,7 +46,7 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """How many partitions a broker leads, how many replicas it stores, and how many of these are not in sync."""
+    """How many partitions a broker leads, and how many replicas it stores."""
 
     leaders: int
     replicas: int
@@ -102,7 +102,7 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """Returns the id of the controller; None if unknown."""
+    """Returns the id of the controller, or None if it is unknown."""
     # Asks the quorum, because KRaft hides the controller in Metadata.
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 

@@ -1,7 +1,7 @@
-"""Imports kafka-python without the parts that a question to a broker does not need, which saves a third of 120 ms.
+"""Imports only the parts of kafka-python that a request to a broker needs. This saves a third of 120 ms.
 
 Stand-ins replace kafka-python's packages and rarely used standard modules. Importing a submodule does not execute its
-package's own module; using any other name of the package does.
+package's own module.
 """
 
 import sys
@@ -30,8 +30,8 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Executes the stand-ins of rarely used modules. Call it before starting threads, because two threads that first
-    use a stand-in together would execute it twice."""
+    """Executes the stand-ins of rarely used modules. Call it before starting threads, because two threads could
+    otherwise execute a stand-in twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])
@@ -56,8 +56,8 @@ def _stand_in() -> None:
 
 
 class _StandIn(ModuleType):
-    """Executes its module when one of `callables` is called, or when a name is used that no submodule in `parts`
-    has."""
+    """A module whose code runs at the first need: a call of one of `callables`, or the use of a name that no submodule
+    in `parts` has."""
 
     def __init__(self, name: str, parts: tuple[str, ...] = (), callables: tuple[str, ...] = ()) -> None:
         super().__init__(name)

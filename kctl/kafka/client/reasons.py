@@ -1,4 +1,4 @@
-"""Translates a client's exceptions to errors of `kctl kafka` with exit code and advice."""
+"""Translates a Kafka client's exceptions to errors of `kctl kafka` with exit code and advice."""
 
 from kafka import errors
 
@@ -58,7 +58,7 @@ def name_of_code(code: int) -> str | None:
 
 
 def failure(error: BaseException, what: str) -> KctlError:
-    """Returns our error for a client's `error` about `what`; returns a KctlError unchanged."""
+    """Returns our error for a client's `error` about `what`. Returns a KctlError unchanged."""
     if isinstance(error, KctlError):
         return error
     for kinds, ours, advice in _KINDS:

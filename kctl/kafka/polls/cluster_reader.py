@@ -1,5 +1,5 @@
 """Polls a cluster's groups: state, members, committed offsets, log ends and starts. If a broker does not answer, the
-rest of the poll skips this broker, so that it costs only one time-out."""
+rest of the poll skips this broker."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ _TOPICS_SECONDS = 5.0
 
 
 class ClusterReader:
-    """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`.
-    Connects at the first poll, and again after a poll with `errors`."""
+    """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`. The
+    first poll connects. A poll after one with `errors` connects again."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class ClusterReader:
         wants_topic: Callable[[str], bool] = lambda _: True,
         add_more: Callable[[ClusterReading], None] = lambda _: None,
     ) -> None:
-        """`wants_topic` filters the topics of committed offsets. `add_more` adds groups that Kafka does not know; it is
-        called before logs are read."""
+        """`wants_topic` filters the topics of committed offsets. Before logs are read, `add_more` adds groups that
+        Kafka does not know."""
         self._access = access
         self._timeout_seconds = timeout_seconds
         self._groups = AllGroups() if groups is None else groups
@@ -51,7 +51,7 @@ class ClusterReader:
     def of_group(
         cls, access: ClusterAccess, group: str, topics: Iterable[str], isolation_level: str, timeout_seconds: float
     ) -> ClusterReader:
-        """Returns a reader of one group and all partitions of these topics, even without commits."""
+        """Returns a reader of one group and all partitions of `topics`, even partitions without commits."""
         names = frozenset(topics)
         logs = WantedLogs(
             topics=names,
@@ -62,8 +62,8 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def read(self) -> ClusterReading:
-        """Polls once. Reads committed offsets first and ends last, so that a lag may be slightly too large but never
-        too small. Raises KctlError."""
+        """Polls once. Reads log ends after committed offsets, so a lag may be slightly too large but never too small.
+        Raises KctlError."""
         try:
             connection = self._connection or self._open()
             before = connection.asked.copy()
@@ -77,7 +77,6 @@ class ClusterReader:
         return reading
 
     def close(self) -> None:
-        """Closes the connection. The next poll connects again."""
         connection, self._connection, self._committed = self._connection, None, CommittedReader()
         if connection is not None:
             self._groups.reconnect()
@@ -135,8 +134,8 @@ class CommittedReader:
     def read(
         self, connection: ClusterConnection, groups: Mapping[int, list[str]]
     ) -> dict[str, GroupOffsets | KctlError]:
-        """Returns the committed offsets of each group, or its error. `groups` are by coordinator. Leaves out partitions
-        that have no offset."""
+        """Returns each group's committed offsets, or its error. The keys of `groups` are coordinators. Leaves out
+        partitions without an offset."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
         found: dict[str, GroupOffsets | KctlError] = {}
         for (node, names), answer in zip(groups.items(), connection.ask_each(requests), strict=True):

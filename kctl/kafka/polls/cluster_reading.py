@@ -1,4 +1,4 @@
-"""The typed result of one poll of groups, `ClusterReading`. No I/O."""
+"""`ClusterReading`, the typed result of one poll of groups. No I/O."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """One poll's answers. A missing entry means no answer in this poll, except in `groups` (see `is_listed_in_full`).
-    `errors` maps parts to reasons."""
+    """The answers of one poll. If an entry is missing, no broker answered for it. For `groups`, see
+    `is_listed_in_full`. `errors` maps parts to reasons."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
@@ -59,7 +59,7 @@ class ClusterReading:
                     self.failed(part, error)
 
     def failures(self) -> dict[str, str]:
-        """Returns `errors`. If single partitions failed, adds the first of their errors under `offsets`."""
+        """Returns `errors`. If only single partitions failed, adds the first partition's error under `offsets`."""
         if not self.unanswered or "offsets" in self.errors:
             return self.errors
         (topic, partition), error = next(iter(self.unanswered.items()))

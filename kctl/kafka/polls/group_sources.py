@@ -1,8 +1,7 @@
-"""Finds the groups for a `ClusterReader`, all or by name, and detects which groups are gone.
+"""Finds all groups, or groups by name, for a `ClusterReader`. Detects which groups are gone.
 
-A new coordinator may deny existing groups: it sees only records below the high watermark until its followers have
-fetched once more. After a failover, brokers of a cluster of three did so for two seconds. A process that has just
-started cannot know whether a coordinator is new.
+A new coordinator may deny existing groups. Until its followers fetch again, it sees only records below an old high
+watermark. In a cluster of three brokers, this took two seconds after a failover.
 """
 
 import time
@@ -22,7 +21,7 @@ _ABSENT_SECONDS = 5.0
 
 
 class MissingGroups:
-    """Remembers groups across connections, and coordinators until `reconnect`. Not thread-safe."""
+    """Remembers groups across connections, but their coordinators only until `reconnect`. Not thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -31,11 +30,11 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as existing even if a broker denies them, because it may have just become the coordinator."""
+        """Treats groups as existing. If a broker denies a group, the broker may have just become its coordinator."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """Forgets the coordinators but not the groups, because a broker with the same number may have restarted."""
+        """Forgets the coordinators, because a broker may have restarted with its old number."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
@@ -45,9 +44,9 @@ class MissingGroups:
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns which `missing` groups may exist, with their errors (None: the coordinator denies the group). All
-        others are gone: they were never known or expected, their last known coordinator denies them, or a new one has
-        denied them for 30 s."""
+        """Returns the `missing` groups that may exist, with their errors. The error is None if the coordinator denies
+        the group. A group is gone in three cases: it was never known or expected, its last known coordinator denies it,
+        or a new coordinator has denied it for 30 s."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):
@@ -68,7 +67,7 @@ class MissingGroups:
 
 
 class AllGroups:
-    """All groups of a cluster. Belongs to one `ClusterReader`, on its thread."""
+    """Finds all groups of a cluster. Belongs to one `ClusterReader`, on its thread."""
 
     def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
         self._wants = wants
@@ -80,7 +79,7 @@ class AllGroups:
         self._members = MemberCounts()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Finds the groups and adds them to `reading`; returns brokers that did not answer."""
+        """Finds the groups and adds them to `reading`. Returns the brokers that did not answer."""
         silent = self._list(connection, reading)
         if reading.is_listed_in_full:
             self._find_unclear(connection, reading)
@@ -128,7 +127,7 @@ class AllGroups:
 
 
 class NamedGroups:
-    """Groups by name. Belongs to one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`,
+    """Finds groups by name. Belongs to one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`,
     without members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -144,8 +143,8 @@ class NamedGroups:
         self._absent.clear()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Describes the groups and adds them to `reading`; returns brokers that did not answer. Raises KctlError if no
-        broker answered."""
+        """Describes the groups and adds them to `reading`. Returns the brokers that did not answer. Raises KctlError if
+        no broker answered."""
         now = self._clock()
         self._absent = {n: (group, at) for n, (group, at) in self._absent.items() if now - at < _ABSENT_SECONDS}
         if self._is_first and len(connection.brokers) > 1:  # a single broker has no follower to wait for

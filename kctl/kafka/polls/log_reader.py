@@ -1,5 +1,4 @@
-"""Reads the ends and starts of the logs that groups read. Sends ListOffsets to each leader, and Metadata if leaders may
-have changed."""
+"""Reads the ends and starts of the logs that groups read, with ListOffsets requests to their leaders."""
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -52,12 +51,12 @@ class LogReader:
         self._keys = PartitionKeys()  # drops keys of deleted topics
 
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
-        """Adds log offsets to `reading`, which already has the committed ones. Skips `silent` brokers, and adds those
-        that do not answer to `silent`.
+        """Adds log offsets to `reading`, which already has the committed offsets. Skips the brokers in `silent`. If
+        another broker does not answer, adds it to `silent`.
 
         Each poll requests Metadata of topics with a missing or leaderless partition. If a partition has an error, such
-        as a moved leader, the poll requests Metadata at once and reads the logs again. Raises KctlError if no broker
-        answered.
+        as a moved leader, the poll requests Metadata at once. If the Metadata has changed, the poll reads the logs
+        again. Raises KctlError if no broker answered.
         """
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)

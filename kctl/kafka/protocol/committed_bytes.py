@@ -1,6 +1,6 @@
 """Decodes committed offsets from the bytes of OffsetFetch responses. Pure. Encoding: KIP-482.
 
-kafka-python makes an object of each offset. For 100,000 offsets this takes ten times as long as the rest of a poll.
+kafka-python makes an object for each offset. For 100,000 offsets this takes ten times as long as the rest of a poll.
 """
 
 from __future__ import annotations
@@ -44,7 +44,6 @@ class GroupOffsets(NamedTuple):
         return GroupOffsets(tuple(compress(self.topics, is_left)), self.offsets[of_each])
 
     def with_more(self, other: GroupOffsets) -> GroupOffsets:
-        """Joins offsets of disjoint topics."""
         if not other.topics:
             return self
         return GroupOffsets((*self.topics, *other.topics), np.concatenate((self.offsets, other.offsets)))
@@ -73,7 +72,7 @@ class CommittedResponses:
         """A later response with the same groups and partitions differs only in offsets, and is not parsed again."""
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
-        """Decodes a response, without partitions that have an error or no offset. Raises `UNREADABLE`."""
+        """Decodes a response. Leaves out partitions with an error or without an offset. Raises `UNREADABLE`."""
         if self._layout is None or not self._layout.fits(body):
             self._layout = None
             self._layout = _Layout(body)

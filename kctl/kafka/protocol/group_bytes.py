@@ -1,4 +1,4 @@
-"""Counts the members of groups in the bytes of responses, without kafka-python's objects for all members. Pure."""
+"""Counts the members of groups in the bytes of responses. Makes no kafka-python objects for the members. Pure."""
 
 from itertools import pairwise
 from struct import Struct
@@ -27,8 +27,8 @@ _NONE = CountedGroup("", 0, None, 0), (0, 0)
 
 
 class CountedResponses:
-    """Decodes one coordinator's responses, poll by poll. Parses only groups that have changed, because a coordinator
-    may have tens of thousands."""
+    """Decodes one coordinator's responses, poll by poll. Parses only changed groups, because a coordinator may have
+    tens of thousands."""
 
     def __init__(self) -> None:
         self._body = b""
@@ -37,7 +37,7 @@ class CountedResponses:
         """Where each group starts, and where the last one ends."""
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
-        """Decodes a response. All responses must have the same `version`. Raises `UNREADABLE`."""
+        """Decodes a response. `version` must be equal for all responses. Raises `UNREADABLE`."""
         old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
         groups, bounds = [], [at]

@@ -1,7 +1,7 @@
 """Requests that return their responses as bytes, for responses with 100,000 rows.
 
-A request's header names the class that decodes the response; the one named here decodes nothing. The functions decode
-Kafka's flexible encoding (KIP-482) piece by piece; each also returns where the next piece begins. Pure.
+A request's header names the class that decodes the response. Here this class returns the bytes. The functions decode
+single values of Kafka's flexible encoding (KIP-482). Each function also returns where the next value begins. Pure.
 """
 
 import struct
@@ -16,8 +16,8 @@ class RawResponse(NamedTuple):
 
 
 class Raw:
-    """A kafka-python request whose response stays undecoded (`RawResponse`). It may be sent many times, and encodes its
-    body once."""
+    """A kafka-python request whose response stays undecoded (`RawResponse`). It may be sent many times, but encodes its
+    body only once."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
@@ -44,7 +44,7 @@ class Raw:
 
 
 class KeptRequests:
-    """Keeps encoded requests for the next poll, because for thousands of groups encoding takes as long as reading the
+    """Keeps encoded requests for the next poll. For thousands of groups, encoding takes as long as reading the
     answer."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ def varint(body: bytes, at: int) -> tuple[int, int]:
 
 
 def count_of(body: bytes, at: int) -> tuple[int, int]:
-    """Returns the length of an array (0 if null), and where its first element begins."""
+    """Returns an array's length (0 for null) and the position of its first element."""
     number = body[at]
     if number < 0x80:
         return number and number - 1, at + 1
