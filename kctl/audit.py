@@ -1,5 +1,5 @@
-"""The audit log of the master and the command line: which user made which change, as JSON lines. Lines contain no
-secrets, and only ASCII, so that a terminal may show them."""
+"""The audit log of the master and the command line. Its JSON lines record which user made which change. They contain no
+secrets. They are ASCII, so they are safe on a terminal."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fleet_log(config: Config) -> Path:
 
 def user_log(env: Mapping[str, str]) -> Path:
     """Returns `$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. As root, raises ConfigError if
-    another user owns it."""
+    another user owns the file or can change it."""
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     path = Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
     refuse_others(path)
@@ -36,8 +36,8 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Appends a line in one write, because several processes append. First ends a line that a full disk cut off. Raises
-    OSError, also if the file is a link, not regular, or another user's."""
+    """Appends a line in one write, because several processes append. If a full disk cut off the last line, ends that
+    line first. Raises OSError, also for a link or another user's file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
@@ -51,7 +51,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class AuditedOperation:
-    """A change in progress. `text` is its outcome or progress in one sentence, plus the error if it fails."""
+    """A change in progress. `text` describes its progress or outcome. If the change fails, the error is added."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -61,10 +61,8 @@ class AuditedOperation:
 def operation(
     path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
 ) -> Iterator[AuditedOperation]:
-    """Writes a line before and after a change; a killed process leaves only the first. `by` names an HTTP token.
-
-    If a line cannot be written, the change still proceeds, because it may free space on a full disk.
-    """
+    """Writes one line before a change and one after it. A killed process leaves only the first line. `by` is the name
+    of an HTTP token. If a line cannot be written, the change still proceeds."""
     uid = os.getuid()
     began = time.time()
     line = {
@@ -101,7 +99,7 @@ def _append_or_log(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def _login() -> str | None:
-    """The login user according to the kernel, regardless of `sudo` and `su`; None for a service."""
+    """Returns the login user, which `sudo` and `su` do not change. Returns None for a service."""
     try:
         uid = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Starts Python processes: their command line and the environment that they inherit."""
+"""Builds the command lines and environments of Python child processes."""
 
 import os
 import shutil
@@ -15,16 +15,16 @@ def python_module(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def dies_with_parent(signal_name: str) -> list[str]:
-    """Returns a command prefix that makes the kernel send this signal when the thread that starts the command ends
-    (PR_SET_PDEATHSIG); empty if setpriv (util-linux) is not installed."""
+    """Returns a prefix for a command. When the thread that started the command ends, the kernel sends this signal to
+    the command (PR_SET_PDEATHSIG). The prefix is empty if setpriv (util-linux) is not installed."""
     # A preexec_fn is unsafe in a process with threads.
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal_name] if setpriv else []
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a child that reads the configuration itself. It keeps the child's own Python processes, also
-    Spark's, from importing from the working directory."""
+    """Returns the environment of a child that reads the configuration itself. Python processes that the child starts do
+    not import from the working directory."""
     # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {
@@ -35,7 +35,7 @@ def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 
 def child_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The environment of a worker or sinker, without settings and secrets, because it runs other people's code."""
+    """Returns a worker's or sinker's environment. It omits settings and secrets, because the process runs user code."""
     from kctl.config.load import is_setting_variable
     from kctl.secrets import SECRET_VARIABLES
 

@@ -14,8 +14,8 @@ DISK_SECONDS = 5.0
 
 
 class DaemonThreads:
-    """Threads that start with the first work and, unlike `concurrent.futures`, do not delay the end of the process.
-    Only one thread may submit work."""
+    """Threads that run submitted work. Unlike the threads of `concurrent.futures`, they do not delay the end of the
+    process. Only one thread may submit work."""
 
     def __init__(self, number: int, name: str) -> None:
         self._number = number
@@ -33,7 +33,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Lets the threads end after the submitted work; does not wait."""
+        """Ends the threads after the submitted work, without waiting for them."""
         for _ in range(self._number):
             self._work.put(None)
 
@@ -53,8 +53,8 @@ _DISK = DaemonThreads(1, "kctl-disk")
 
 
 async def on_disk(work: Callable[..., T], *args: Any) -> T:
-    """Runs `work` on a small file in the only disk thread, so that a hanging disk does not block the event loop. Raises
-    TimeoutError (an OSError), and the errors of `work`."""
+    """Runs `work` on a small file in the only disk thread, so a hanging disk does not block the event loop. Raises
+    TimeoutError (an OSError) after 5 s, and the errors of `work`."""
     try:
         async with asyncio.timeout(DISK_SECONDS):
             return await asyncio.wrap_future(_DISK.submit(partial(work, *args)))

@@ -1,17 +1,14 @@
-"""The tree of the control plane's errors: each class has a code, an exit code and an HTTP status. A message is one
-sentence for an operator: what happened, to what, and what to do.
+"""The control plane's errors. Each class has a code, an exit code and an HTTP status. A message is one sentence for an
+operator: what happened, to what, and what to do.
 
-Agents have their own tree, `kctl_agent.errors`; docs/errors.md lists both.
+Agents have their own errors, in `kctl_agent.errors`. docs/errors.md lists all errors.
 """
 
 from typing import ClassVar
 
 
 class KctlError(Exception):
-    """An error without a code of its own; the sentence describes it.
-
-    `code` is for programs, `exit_code` for shells, `http_status` for the HTTP API.
-    """
+    """An error without a code of its own. The message describes it."""
 
     code: ClassVar[str] = "failed"
     retriable: ClassVar[bool] = False
@@ -29,16 +26,16 @@ class KctlError(Exception):
 
 
 class CommandRejected(KctlError, code="command_rejected", http_status=502):
-    """The master answered with an error; kctl shows its sentence."""
+    """The master answered with an error. kctl shows its message."""
 
 
 class BadAnswer(KctlError, code="bad_answer", http_status=502):
-    """The master's answer does not fit the command; the sentence names the field. Use the `kctl` of the master's
+    """The master's answer does not fit the command. The message names the field. Use the `kctl` of the master's
     release."""
 
 
 class OperationRefused(KctlError, code="operation_refused", http_status=409):
-    """The operation is impossible or conflicts with one in progress, which the sentence names; nothing changed."""
+    """The operation is impossible, or conflicts with one in progress that the message names. Nothing changed."""
 
 
 class NoSuchOperation(OperationRefused, code="no_such_operation", exit_code=2, http_status=404):
@@ -46,21 +43,21 @@ class NoSuchOperation(OperationRefused, code="no_such_operation", exit_code=2, h
 
 
 class OperationFailed(KctlError, code="operation_failed", http_status=409):
-    """The operation began and failed; the sentence reports how far it came."""
+    """The operation began and failed. The message reports how far it came."""
 
 
 class OperationUnknown(KctlError, code="operation_unknown", exit_code=3, http_status=504):
-    """The operation may still happen, because the process in the sentence does not answer or continues by itself. See
+    """The operation may still happen. The process that the message names does not answer, or still works on it. See
     `kctl status`."""
 
 
 class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=502):
-    """A worker rejected the operation or is absent; nothing changed."""
+    """A worker rejected the operation, or is absent. Nothing changed."""
 
 
 class StopTimeout(KctlError, code="stop_timeout", retriable=True, http_status=504):
-    """The master is still stopping after `--timeout`: wait, or read its log. Or the master has ended, but a process
-    survives SIGKILL (docs/troubleshooting.md)."""
+    """The master has not ended within `--timeout`. Wait, or read its log. If the master has ended, a process survives
+    SIGKILL (docs/troubleshooting.md)."""
 
 
 class UsageError(KctlError, code="usage", exit_code=2, http_status=400):
@@ -68,17 +65,16 @@ class UsageError(KctlError, code="usage", exit_code=2, http_status=400):
 
 
 class ClusterMissing(KctlError, code="cluster_missing", exit_code=2, http_status=404):
-    """No cluster of this name is collected; the sentence lists those that are."""
+    """kctl does not watch a cluster of this name. The message lists the clusters that it watches."""
 
 
 class ConfigError(KctlError, code="bad_config", exit_code=2):
-    """A file, `KCTL_*` variable or flag cannot be used; the sentence has the value and what is allowed. As root, kctl
-    also rejects a file that another user owns or can write (`sudo -u USER kctl …`)."""
+    """A file, `KCTL_*` variable or flag cannot be used. The message shows the value and what is allowed. As root, kctl
+    also rejects a file that another user owns or can write to (use `sudo -u USER kctl …`)."""
 
 
 class IncompleteAnswer(KctlError, code="incomplete", retriable=True, exit_code=3, http_status=503):
-    """Some workers did not answer, or the brokers' offsets are stale or unknown; the sentence names each with the
-    reason."""
+    """Some workers did not answer, or brokers' offsets are stale or unknown. The message has the reasons."""
 
 
 class ThresholdExceeded(KctlError, code="threshold_exceeded", exit_code=4):
@@ -86,20 +82,20 @@ class ThresholdExceeded(KctlError, code="threshold_exceeded", exit_code=4):
 
 
 class NotWell(KctlError, code="not_well"):
-    """The verdict (docs/status.md) is `unknown`, or at least as bad as `kctl status --fail-on`."""
+    """The verdict (docs/status.md) is `unknown`, or at least as bad as the level of `kctl status --fail-on`."""
 
 
 class NoMaster(KctlError, code="no_master", retriable=True, exit_code=5, http_status=503):
-    """kctl cannot reach a master or exporter. For a fleet on this host, the code is `no_socket_file`,
+    """kctl cannot reach a master or exporter. For a fleet on this host, the code is more precise: `no_socket_file`,
     `nobody_listening` or `socket_not_permitted`."""
 
 
 class NoSocketFile(NoMaster, code="no_socket_file"):
-    """The fleet was never started or has been stopped, or you mean another one (`-c`)."""
+    """The fleet was never started, or has been stopped. If you mean another fleet, use `-c`."""
 
 
 class NobodyListening(NoMaster, code="nobody_listening"):
-    """The master that owned the socket is gone. Start the fleet again; the new master cleans up."""
+    """The master that owned the socket is gone. Start the fleet again. The new master cleans up."""
 
 
 class SocketNotPermitted(NoMaster, code="socket_not_permitted", retriable=False, http_status=403):
@@ -107,7 +103,7 @@ class SocketNotPermitted(NoMaster, code="socket_not_permitted", retriable=False,
 
 
 class StartError(KctlError, code="start_failed", http_status=503):
-    """A fleet or the demo cannot start; the sentence has the reason. Every part that was started has ended."""
+    """A fleet or the demo cannot start. The message has the reason. All parts that were started have ended."""
 
 
 class BrokerUnreachable(StartError, code="broker_unreachable", retriable=True, exit_code=10):
@@ -127,8 +123,8 @@ class PortTaken(StartError, code="port_taken", exit_code=13):
 
 
 class RunDirUnusable(StartError, code="run_dir_unusable", exit_code=14):
-    """A folder of the fleet cannot be written, or belongs to another user; all users can write to it, the code or the
-    jars; or others can open `fleet.run_dir` (`chmod 700`)."""
+    """A folder of the fleet cannot be written, or belongs to another user. Other causes are code, jars or folders that
+    all users can write to, and a `fleet.run_dir` that others can open (use `chmod 700`)."""
 
 
 class AlreadyRunning(StartError, code="already_running", exit_code=15, http_status=409):
@@ -136,12 +132,12 @@ class AlreadyRunning(StartError, code="already_running", exit_code=15, http_stat
 
 
 class JarsMissing(StartError, code="jars_missing", retriable=True, exit_code=16):
-    """A locked jar is missing or wrong. Run `kctl jars fetch`; for a table in an object store also `kctl jars fetch
-    s3`."""
+    """A locked jar is missing or wrong. Run `kctl jars fetch`. For a table in an object store, also run `kctl jars
+    fetch s3`."""
 
 
 class BrokerRefused(KctlError, code="broker_refused", http_status=502):
-    """A broker answered with the error in the sentence; this error has no code of its own."""
+    """A broker answered with an error that has no code of its own in kctl. The message shows it."""
 
 
 class AuthenticationFailed(BrokerRefused, code="authentication_failed", exit_code=17):
@@ -149,7 +145,7 @@ class AuthenticationFailed(BrokerRefused, code="authentication_failed", exit_cod
 
 
 class NotAuthorised(BrokerRefused, code="not_authorised", exit_code=18, http_status=403):
-    """The broker knows the user but does not permit this; the sentence names topic, group or cluster."""
+    """The broker knows the user but does not permit the request. The message names the topic, group or cluster."""
 
 
 class GroupMissing(BrokerRefused, code="group_missing", exit_code=19, http_status=404):
@@ -173,12 +169,12 @@ class WrongProtocol(BrokerRefused, code="wrong_protocol", exit_code=23):
 
 
 class GroupActive(BrokerRefused, code="group_active", exit_code=24, http_status=409):
-    """The group has live members, which the sentence names. Stop them before you change its offsets."""
+    """The group has live members, which the message names. Stop them before you change its offsets."""
 
 
 class CheckpointUnreadable(KctlError, code="checkpoint_unreadable", retriable=True, exit_code=25, http_status=502):
-    """A Spark checkpoint (docs/spark-jobs.md) does not exist, is not permitted, or its storage does not answer."""
+    """A Spark checkpoint (docs/spark-jobs.md) is missing or not readable, or its storage does not answer."""
 
 
 class CheckpointUnusable(KctlError, code="checkpoint_unusable", exit_code=26, http_status=409):
-    """A Spark checkpoint is still moving, is damaged, or would move a group backwards; nothing changed."""
+    """A Spark checkpoint still changes, is damaged, or would move a group's offsets backwards. Nothing changed."""

@@ -1,4 +1,4 @@
-"""Formats bytes, times and names the same way in every view, and parses given times."""
+"""Formats bytes, times and names for all views, and converts times that users enter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Returns a named field: text if UTF-8, otherwise base64 with `_base64` added to the name."""
+    """Returns a field by name. Bytes that are not UTF-8 become base64, and the name ends in `_base64`."""
     if value is None:
         return {name: None}
     try:
@@ -29,7 +29,6 @@ def shortened(texts: Sequence[str], most: int = 3, between: str = ", ") -> str:
 
 
 def qualified(host: str, name: str) -> str:
-    """Returns a name with its host: `node-2/worker-0`."""
     return f"{host}/{name}"
 
 
@@ -44,7 +43,7 @@ def moment(unix_seconds: float) -> str:
 
 
 def unix_seconds(given: datetime) -> float:
-    """Converts a given time; without a zone it is in UTC, like all displayed times."""
+    """Converts a given time. A time without a zone is in UTC, like all displayed times."""
     from datetime import UTC  # `rpc` and `status` do not need it
 
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

@@ -1,5 +1,5 @@
-"""Finds the fleet: that of `-c`, `KCTL_CONFIG` or `./kctl.toml`, or this user's only running one. A master registers
-itself in a folder of its user. Readers of the folder remove entries of dead masters."""
+"""Finds the fleet that a command is for. `-c`, `KCTL_CONFIG` or `./kctl.toml` names it. Otherwise it is this user's
+only running fleet. Masters register in a folder of their user. Readers of the folder remove dead masters."""
 
 import contextlib
 import json
@@ -25,8 +25,8 @@ class Fleet(NamedTuple):
 
 
 def registry_dir(env: Mapping[str, str] = os.environ) -> Path:
-    """Returns `$XDG_RUNTIME_DIR/kctl`, or `/tmp/kctl-<uid>` if the variable is unset (cron, services) or names another
-    user's folder (`su` and `sudo` may keep it)."""
+    """Returns `$XDG_RUNTIME_DIR/kctl`. Returns `/tmp/kctl-<uid>` if the variable is unset (cron, services) or names
+    another user's folder (after `su`)."""
     runtime = env.get("XDG_RUNTIME_DIR")
     if runtime and _is_own_folder(runtime):
         return Path(runtime, "kctl")
@@ -43,8 +43,8 @@ def _is_own_folder(path: str) -> bool:
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """Registers this process as master; returns the entry for `unregister`. Raises PathError (the registry does not
-    belong to this user alone), OSError."""
+    """Registers this process as master, and returns the entry for `unregister`. Raises OSError, and PathError if the
+    registry does not belong to this user alone."""
     folder = registry_dir(env)
     prepare_run_dir(folder)
     own = process_identity()
@@ -78,8 +78,8 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
 
 
 def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
-    """Returns `config` (the value of `-c`), or KCTL_CONFIG, or the working directory's kctl.toml unless another user
-    owns it; otherwise None. Raises UsageError."""
+    """Returns the file of `-c` (`config`) or KCTL_CONFIG, or by default kctl.toml in the working directory. Returns
+    None if the default file is missing or belongs to another user. Raises UsageError."""
     if config == Path():
         raise UsageError("-c takes a FILE, not a folder or an empty text")
     if config is not None or env.get("KCTL_CONFIG"):
@@ -92,10 +92,11 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
 
 
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
-    """Returns the fleet of `-c` (`config`), KCTL_CONFIG or the working directory, or the only running one.
+    """Returns the fleet that `-c` (`config`), KCTL_CONFIG or the working directory names. If none is named, returns the
+    only running one.
 
-    Does not read a running fleet's configuration, which may be broken by now. Raises ConfigError, PathError,
-    NoSocketFile (none named, none running), UsageError (none named, several running).
+    Does not read a running fleet's configuration, which may be invalid by now. Raises ConfigError, PathError,
+    NoSocketFile (no fleet is running) or UsageError (several are).
     """
     path = named(config, env)
     try:
@@ -118,7 +119,7 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
 
 
 def announced(run_dir: Path) -> dict[str, Any]:
-    """Returns what a master has written about itself; empty if it cannot be read, although the master may answer."""
+    """Returns what a master has written about itself. Returns an empty dict if the file cannot be read."""
     try:
         about: dict[str, Any] = json.loads((run_dir / ABOUT_NAME).read_text(encoding="utf-8"))
         return about

@@ -1,4 +1,4 @@
-"""The log of a kctl process: one line per event on stderr, `action=… key=value`, times in UTC."""
+"""The log of a kctl process. Each event is one line on stderr, `action=… key=value`, with a time in UTC."""
 
 import logging
 import sys
@@ -27,7 +27,7 @@ class _Queued(QueueHandler):
 
 @contextmanager
 def written_behind() -> Iterator[None]:
-    """Writes the log in a thread, because stderr may be a file on a hanging disk. Waits for it only at the end."""
+    """Writes the log in a thread, because stderr may be on a hanging disk. Waits for the thread only at the end."""
     handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
     listener = QueueListener(lines, *handlers)
     logging.root.handlers[:] = [_Queued(lines)]

@@ -1,7 +1,7 @@
-"""Checks of file owners: `sudo kctl` rejects everything that another user owns or can change.
+"""Checks the owners of files, because `sudo kctl` rejects everything that another user owns or can change.
 
-A configuration makes kctl import code, send files as passwords, write logs and signal processes. So root accepts only a
-configuration that no other user can replace, including every folder and link on its path.
+A configuration makes kctl import code, send files as passwords, write logs and signal processes. So root accepts a
+configuration only if no other user can replace it, or any folder and link on its path.
 """
 
 import errno
@@ -43,13 +43,13 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Whether `bits` let others write to a path; false on a read-only mount."""
+    """Returns whether the mode `bits` let others write to a path. Returns False on a read-only mount."""
     # Kubernetes mounts a ConfigMap read-only, with mode 0777.
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 
 def _steps(path: Path) -> Iterator[Path]:
-    """Yields each folder and link on the way to a path, beginning with `/`, and then its final target."""
+    """Yields `/`, each folder and link on the way to a path, and the final target."""
     at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
     yield at
     while left:
@@ -65,7 +65,7 @@ def _steps(path: Path) -> Iterator[Path]:
 
 
 def user_name(uid: int) -> str:
-    """Returns the user's name, or `uid N` if it has none, as in a container."""
+    """Returns the user's name, or `uid N` if there is no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
@@ -92,8 +92,8 @@ def _judge(path: Path, status: os.stat_result, forbidden: int) -> None:
 
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
-    """Opens a regular file, which must be ours if it is to be written; a new file gets mode 0600. Raises OSError, also
-    for a pipe, a folder, or (unless `is_link_fine`) a link."""
+    """Opens a regular file. A new file gets mode 0600. To be written, the file must belong to this process's user.
+    Raises OSError, also for a pipe, a folder, or (unless `is_link_fine`) a link."""
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link_fine else os.O_NOFOLLOW)
     try:
         descriptor = os.open(path, flags, 0o600)

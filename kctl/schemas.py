@@ -1,4 +1,4 @@
-"""How keys and values are encoded: the settings for a fleet's processes, and the decoder for showing messages."""
+"""The encoding of keys and values: settings for a fleet's processes, and a decoder for showing messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def decoder(config: Config) -> Decoder | None:
-    """Returns the decoder that shows messages to people; None if keys and values are bytes. Raises ConfigError."""
+    """Returns the decoder that shows messages to people, or None if keys and values are bytes. Raises ConfigError."""
     if (config.kafka.key_format, config.kafka.value_format) == ("bytes", "bytes"):
         return None
     try:

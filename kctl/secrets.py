@@ -1,4 +1,4 @@
-"""Reads secrets from files that settings name, or from the environment. Standard library only."""
+"""Reads secrets from files that settings name, or from the environment. Uses only the standard library."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SECRET_VARIABLES = frozenset({PASSWORD_VARIABLE, CLUSTER_VARIABLE})
 
 
 def secret_of(path: Path | None, what: str) -> str | None:
-    """Reads a secret without its line end; None without a file. Raises ConfigError."""
+    """Reads a secret without its line end. Returns None if there is no `path`. Raises ConfigError."""
     if path is None:
         return None
     try:
@@ -29,8 +29,8 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
-    """Returns the secret that a Spark cluster and its applications share. Raises ConfigError if it cannot be read, or
-    if a standalone cluster, which generates none, has none and `spark.authenticate` is not set."""
+    """Returns the secret that a Spark cluster and its applications share. Raises ConfigError if the secret cannot be
+    read. Also raises it if a standalone cluster has no secret, unless `spark.authenticate` is set."""
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None

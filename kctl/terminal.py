@@ -1,5 +1,5 @@
-"""Protects the operator's terminal from foreign text: message bytes, names, errors, log lines. `shown` alone decides
-what a terminal may receive; `guarded` applies it to stdout and stderr."""
+"""Protects the operator's terminal from foreign text, such as message bytes, names, errors and log lines. `shown`
+decides what a terminal may receive. `guarded` applies `shown` to stdout and stderr."""
 
 import io
 import sys
@@ -11,9 +11,9 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: str, kept: str = "\n\t") -> str:
-    r"""Escapes every character that a terminal would act on or not show, except those in `kept`: control characters,
-    bidirectional overrides, line separators, lone surrogates. The escapes are JSON's (`\u001b`), so a JSON document
-    keeps its meaning."""
+    r"""Escapes every character that a terminal would act on or not show, except those in `kept`. These are control
+    characters, bidirectional overrides, line separators and lone surrogates. The escapes are JSON's (`\u001b`), so a
+    JSON document keeps its meaning."""
     if text.isprintable():
         return text
     if "\n" in kept:
@@ -38,7 +38,7 @@ def _escape(character: str) -> str:
 
 
 class _Guarded(io.TextIOBase):
-    """A stream that escapes text. It has no `buffer`, because bytes would bypass the guard."""
+    """A stream that escapes text. It has no `buffer`, because bytes would bypass the escapes."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -84,14 +84,14 @@ def _guard(stream: TextIO) -> TextIO:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """Returns the unguarded stream, for our own control sequences. Pass other text through `shown` first."""
+    """Returns the unguarded stream, for kctl's own control sequences. Pass other text through `shown` first."""
     return stream.stream if isinstance(stream, _Guarded) else stream
 
 
 @contextmanager
 def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
-    """Yields a function that replaces the terminal's current line, which is cleared at the end of the `with` block.
-    Without a terminal, the function writes nothing."""
+    """Yields a function that replaces the terminal's current line. The end of the `with` block clears the line. Without
+    a terminal, the function does not write."""
     if not stream.isatty():
         yield lambda _text: None
         return
@@ -108,7 +108,7 @@ def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 
 def bytes_writer() -> Callable[[bytes], object]:
-    """Returns a function that writes bytes to stdout, as text if it is a terminal."""
+    """Returns a function that writes bytes to stdout. If stdout is a terminal, it writes text."""
     if sys.stdout.isatty():
         return lambda data: sys.stdout.write(data.decode("utf-8", "replace"))
     return sys.stdout.buffer.write

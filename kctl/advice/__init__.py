@@ -1,2 +1,2 @@
-"""Computes how many workers and sinkers a fleet needs, and when more would not help (docs/advice.md). Pure, without
-clock and I/O."""
+"""Computes how many workers and sinkers a fleet needs, and when more would not help (docs/advice.md). Uses no clock and
+no I/O."""

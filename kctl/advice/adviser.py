@@ -1,4 +1,4 @@
-"""Advises on a fleet or a group from samples of its work. Pure: the caller passes the times."""
+"""Advises on a fleet or a group from samples of its work."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ _URGENT = frozenset({Answer.WORKERS, Answer.STORAGE, Answer.HANDLER})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sample:
-    """The observations of a fleet at one moment. NaN is unknown."""
+    """The observations of a fleet at one moment. NaN means unknown."""
 
     at: float
     """Seconds of a monotonic clock."""
@@ -119,14 +119,14 @@ class _Kind:
 
     @property
     def capacity(self) -> Capacity:
-        """The capacity of one process, from the batches at the current number of processes; if these show none, from
-        all in the window."""
+        """Returns the capacity of one process, from the batches at the current number of processes. If they do not show
+        it, uses all batches in the window."""
         now = self._now
         return now if now.per_second is not None else capacity(self._batches.moments(), self._full)
 
     @property
     def useless(self) -> _Rise | None:
-        """The last increase of the number of processes, if it has brought less than half of the expected gain."""
+        """Returns the last increase of the number of processes if it brought less than half of the expected gain."""
         last, count, each = self._rise, self._count, self._now.per_second
         if last is None or (self._at < last.useless_until and last.before <= count < last.after):
             return last
@@ -280,8 +280,8 @@ def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
 
 
 def _first(sample: Sample, of_workers: _Finding, of_sinkers: _Finding) -> _Finding:
-    """Returns the finding to report: a failing handler, then advice on sinkers, then the finding on workers. An urgent
-    finding on workers precedes advice on sinkers unless the storage is full."""
+    """Returns the finding to report, in this order: a failing handler, advice on sinkers, the finding on workers. An
+    urgent finding on workers comes before advice on sinkers, unless the storage is full."""
     if sample.failing:
         return _Finding(Answer.HANDLER, sample.failing)
     if of_sinkers.answer is not Answer.KEEP and (sample.full or of_workers.answer not in _URGENT):

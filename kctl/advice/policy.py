@@ -1,5 +1,5 @@
-"""Decides when the advised number changes: up after minutes of higher need, down after an hour of lower need, in
-limited steps. Pure."""
+"""Decides when the advised number of processes changes. It rises after minutes of higher need, and falls after an hour
+of lower need. Each step is limited."""
 
 from collections import deque
 from math import ceil, inf
@@ -79,9 +79,9 @@ class Expectation:
     def outcome(
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
-        """Returns whether the last advised change worked, and a sentence about it; None until this is known. It worked
-        if at most `allowed` messages are pending. `waiting` is their number, or None during a start of processes or an
-        outage."""
+        """Returns whether the last advised change worked, and a sentence about it. Returns None until this is known. A
+        change worked if at most `allowed` messages are pending. `waiting` is the number of pending messages. It is None
+        while processes start, or during an outage."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None

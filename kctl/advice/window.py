@@ -1,4 +1,4 @@
-"""Counts the messages that arrived and the batches that ended in the last minutes. Pure."""
+"""Counts the messages that arrived, and the batches that ended, in the last minutes."""
 
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _MOST_ERROR = 0.2  # the relative standard error above which the time of a full 
 
 def moments(batches: int, rows: int, seconds: float) -> Reals:
     """Returns sums over batches: number, rows, seconds, rows², rows * seconds, seconds². Treats the batches as equal,
-    because only their totals are known. Sums of several calls can be added."""
+    because only their totals are known."""
     return np.array([batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches])
 
 
@@ -35,7 +35,7 @@ class Capacity(NamedTuple):
 
 
 def capacity(seen: Reals, full_batch: int) -> Capacity:
-    """Estimates the messages per second of a process with full batches, from the `moments` of past batches."""
+    """Estimates a process's messages per second in full batches, from the `moments` of past batches."""
     n = float(seen[0])
     if n < _LEAST_BATCHES or not seen[2]:
         return Capacity(None, f"fewer than {_LEAST_BATCHES} batches with messages have ended")
@@ -124,7 +124,7 @@ class BatchWindow:
         self._buckets.append((at, count, done))
 
     def moments(self, count: int | None = None) -> Reals:
-        """Returns the `moments` of the window's batches; with `count`, only of those with that many processes."""
+        """Returns the `moments` of all batches, or only of batches that ended while `count` processes ran."""
         return sum((sums for _, with_count, sums in self._buckets if count in (None, with_count)), np.zeros(6))
 
 
@@ -147,7 +147,7 @@ class Shares:
             self._keys, self._owners, self._kept = keys, owners, {}
 
     def largest(self, count: int, load: Reals) -> float:
-        """Returns the load of the most loaded of `count` workers, from each partition's `load`."""
+        """Returns the load of the most loaded of `count` workers."""
         return float(np.bincount(self.of_each(count), load).max(initial=0.0))
 
     def of_each(self, count: int) -> Rows:

@@ -1,6 +1,6 @@
-"""Reads a checkpoint, in a folder or a bucket: what its query has processed, and how Spark would react at a restart.
+"""Reads a checkpoint in a folder or a bucket: what its query has processed, and how Spark would react to a restart.
 
-Batches up to the newest in `commits/` count as processed. Spark's reactions were tested with 3.5 and 4.2
+Batches up to the newest in `commits/` count as processed. Spark's reactions were tested with Spark 3.5 and 4.2
 (tests/acceptance/test_checkpoint_faults.py).
 """
 
@@ -34,8 +34,8 @@ _SETTING = "storage.credentials_file, or "
 
 
 class Finding(NamedTuple):
-    """A fact that matters for a restart of the query. `starts`: whether Spark would start; None if the files do not
-    show it."""
+    """A fact that matters for a restart of the query. `starts` is whether Spark would start. It is None if the files do
+    not show this."""
 
     starts: bool | None
     text: str
@@ -80,9 +80,8 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
-    Costs two listings and four files, and with `with_state` a listing of `state/`, which may be long. If `last` had no
-    findings and no batch was planned or committed since, returns `last` after two listings. The newest file's stamp
-    reveals a recreated or restored checkpoint.
+    A read takes two listings and four files. With `with_state` it also lists `state/`, which may be long. If `last` had
+    no findings and the checkpoint has not changed, returns `last` after two listings.
     """
     with reading(folder):
         try:
@@ -168,8 +167,8 @@ class _Reader:
         return self._entries[number]
 
     def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
-        """Returns the newest committed batch or, before the first commit, the offsets where the query began; None if
-        unknown."""
+        """Returns the newest committed batch. Before the first commit, returns the offsets where the query began.
+        Returns None if these are unknown."""
         if committed is None:
             if planned:
                 self._found(True, f"commits/ is empty: Spark takes batch {planned - 1} for done, and repeats {planned}")
@@ -205,8 +204,8 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Checks the newest entry of `offsets/` against the previous one, at whose offsets the newest batch starts.
-        Returns None if their numbers of sources differ."""
+        """Compares the newest entry of `offsets/` with the previous one, where the newest batch starts. Returns None if
+        the two entries have different numbers of sources."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:
             is_async = planned - 1 not in self._commits
@@ -235,7 +234,7 @@ class _Reader:
         return newest
 
     def _check_state(self, version: int, newest: Planned | None) -> None:
-        """Checks that each state store has the version that the next batch reads (N for batch N)."""
+        """Checks that each state store has the version that the next batch reads (version N for batch N)."""
         versions: defaultdict[str, int] = defaultdict(int)
         for file in self._folder.subfolder("state").files():
             found = _STATE.fullmatch(file.name)

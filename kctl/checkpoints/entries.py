@@ -1,8 +1,9 @@
-"""The texts of a checkpoint's files, as Spark 3.4 to 4.2 write them. Pure.
+"""Parses the files of a checkpoint, as Spark 3.4 to 4.2 write them.
 
 `metadata` is a line of JSON with the query's id. `offsets/N` has the line `v1`, a line of metadata, and a line for each
-source: for Kafka the next offset of each partition, `{"orders":{"0":1200}}`. `commits/N` marks batch N as done; it has
-the line `v1`, or `v2` and the ids of state files (Spark 4.0). `sources/I/0` has the offsets where a Kafka source began.
+source. For Kafka, the source's line has the next offset of each partition: `{"orders":{"0":1200}}`. `commits/N` marks
+batch N as done. It has the line `v1`, or `v2` and the ids of state files (Spark 4.0). `sources/I/0` has the offsets
+where a Kafka source began.
 """
 
 import json
@@ -22,7 +23,7 @@ _YEAR_10000_MS = 253_402_300_800_000  # the first time that Python's calendar do
 
 
 class BadEntry(ValueError):
-    """Spark cannot read a file of a checkpoint, or kctl does not know its version."""
+    """Spark cannot read a file of a checkpoint, or kctl does not know the file's version."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +63,12 @@ def planned(text: str) -> Planned:
 
 
 def commit(text: str) -> Mapping[str, Any]:
-    """Parses a file of `commits/`, which may have only the version. Raises BadEntry."""
+    """Parses a file of `commits/`, which may have only the line of the version. Raises BadEntry."""
     return _json([*_lines(text, _COMMIT_VERSIONS), "{}"][1])
 
 
 def initial(text: str) -> Offsets | None:
-    """Parses `sources/I/0`; returns None if the source is not Kafka. Raises BadEntry."""
+    """Parses `sources/I/0`. Returns None if the source is not Kafka. Raises BadEntry."""
     return _source(_lines(text.lstrip("\0"), _OFFSETS_VERSIONS)[-1])
 
 
@@ -81,8 +82,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the partitions above the highest one that a query reads of a topic; `counts` has each topic's number of
-    partitions. Lower ones are omitted on purpose (Spark's option `assign`)."""
+    """Returns each topic's partitions above the highest one that the query reads. `counts` has each topic's number of
+    partitions. A query may omit lower ones on purpose (Spark's option `assign`)."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))
@@ -118,7 +119,7 @@ def _time(value: object) -> int:
 
 
 def _source(line: str) -> Offsets | None:
-    """Returns None for values that Kafka cannot have: asking for them would fail the requests for all groups."""
+    """Returns None for values that Kafka cannot have, because they would fail the requests for all groups."""
     if line == _NO_OFFSET:
         return None
     found = _json(line)

@@ -1,4 +1,4 @@
-"""Compares a checkpoint with its topics' logs: lag, and whether Spark can continue from each offset."""
+"""Compares a checkpoint with the logs of its topics: the lag, and whether Spark can continue from each offset."""
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping
@@ -41,8 +41,8 @@ _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """A partition of a query. `error` is why the log's offsets are None. `record_at` is the time of the last processed
-    record, in seconds since 1970."""
+    """A partition of a query. `error` is why the log's offsets are unknown. `record_at` is the time of the last
+    processed record, in seconds since 1970."""
 
     topic: str
     partition: int
@@ -123,8 +123,7 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """Returns the timestamp of each partition's last processed record, in seconds. Omits partitions whose record cannot
-    be read."""
+    """Returns the timestamp in seconds of each partition's last processed record. Omits records that cannot be read."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset

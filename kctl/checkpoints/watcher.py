@@ -1,7 +1,7 @@
-"""Watches checkpoints: reads each periodically and adds it as a group to its cluster's polls.
+"""Watches checkpoints. Reads each periodically, and adds it as a group to the polls of its cluster.
 
-Each mount or bucket has a few threads of its own, so one that hangs does not delay the others. The threads outlast a
-reload.
+Each mount or bucket has a few threads of its own. So a mount that hangs does not delay reads from another. The threads
+outlast a reload.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Seen:
 
     @property
     def running_seconds(self) -> float | None:
-        """How long the newest batch has been planned but not committed; None if committed."""
+        """Returns how long the newest batch has been planned but not committed. Returns None if it is committed."""
         found = self.checkpoint
         if found.planned == found.committed or found.planned_at is None:
             return None
@@ -61,8 +61,8 @@ class _Store:
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """Calls `read` periodically. `intervals` has the seconds between two reads of each checkpoint; if it is empty,
-        the threads end."""
+        """Calls `read` periodically for each checkpoint. `intervals` has the seconds between two reads. If `intervals`
+        is empty, the threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
@@ -93,7 +93,7 @@ class _Store:
 
 
 class CheckpointWatcher:
-    """Reads checkpoints on its own threads; any thread may take its results."""
+    """Reads checkpoints on its own threads. Any thread may take the results."""
 
     def __init__(self, watched: Mapping[str, CheckpointSection]) -> None:
         self._watched = watched
@@ -116,12 +116,12 @@ class CheckpointWatcher:
             self._stores.setdefault(name, _Store()).serve(self._read, intervals)
 
     def close(self) -> None:
-        """Ends the threads without waiting: each ends once its current read has returned."""
+        """Ends each thread after its current read, without waiting for it."""
         for store in self._stores.values():
             store.serve(self._read, {})
 
     def take_over(self, old: CheckpointWatcher) -> None:
-        """Takes over another watcher's threads, and its results for the same checkpoints."""
+        """Takes over another watcher's threads, and its results for checkpoints whose settings have not changed."""
         self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
@@ -130,7 +130,7 @@ class CheckpointWatcher:
 
     def add_to(self, reading: ClusterReading) -> None:
         """Adds each checkpoint as a group with the offsets of its newest committed batch. If its section names topics,
-        offsets of other topics count as another cluster's."""
+        offsets of other topics count as offsets in another cluster."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

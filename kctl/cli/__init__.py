@@ -1,8 +1,8 @@
-"""The command line: `entry` has the tree of commands and runs one, `command` declares one."""
+"""The command line. `entry` finds and runs a command. `command` declares commands."""
 
 
 def main() -> int:
-    """The entry point `kctl`: runs this process's command line and returns the exit code, or exits."""
+    """The entry point `kctl`. Runs this process's command line."""
     try:
         from kctl.cli.entry import run_process  # inside, so that Ctrl-C during the imports is silent too
 

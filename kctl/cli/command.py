@@ -1,5 +1,5 @@
-"""Declares commands as data, for help pages and completion, and parses command lines with argparse. Standard library
-only, so that `kctl rpc` and `kctl kafka lag` start fast."""
+"""Declares commands as data, for help pages and completion, and parses command lines. Uses only the standard library,
+so that `kctl rpc` and `kctl kafka lag` start fast."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FORMATTER = partial(argparse.HelpFormatter, width=80)
 
 
 class Option(NamedTuple):
-    """An option, or an argument if its name has no dash. `kind`: `text`, `path`, `int`, `number`, `seconds`, `flag`,
+    """An option, or an argument if its name has no dash. `kind` is `text`, `path`, `int`, `number`, `seconds`, `flag`,
     `texts` (a repeatable option) or `words` (several arguments)."""
 
     names: tuple[str, ...]
@@ -53,7 +53,7 @@ class Option(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A command and its help. `examples` are command lines, which may have a remark after four blanks."""
+    """A command and its help. `examples` has command lines. A remark may follow after four blanks."""
 
     name: str
     summary: str
@@ -94,8 +94,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """Parses `words` by a command's options. `path` is the command line before them, such as `kctl rpc`. Raises
-    UsageError."""
+    """Parses the `words` after a command. `path` is the command itself, such as `kctl rpc`. Raises UsageError."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)

@@ -50,7 +50,7 @@ def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> 
 
 
 def script(env: Mapping[str, str]) -> str:
-    """Returns the script for the caller's shell. Raises UsageError if kctl does not support it."""
+    """Returns the script for the caller's shell. Raises UsageError if kctl does not support the shell."""
     shell = Path(env.get("SHELL", "")).name
     if shell not in _SCRIPTS:
         raise UsageError(f"SHELL is `{shell}`: there is completion for {', '.join(_SCRIPTS)}")

@@ -1,7 +1,7 @@
-"""Finds and runs the command of a command line; prints an error as one sentence.
+"""Finds and runs the command of a command line. Prints an error as one sentence.
 
-Commands are imported when used, because importing all takes longer than most commands. They use argparse: the smallest
-command took 358 ms with Typer 0.29, and takes 64 ms now.
+Commands are imported when used, because importing all takes longer than most commands. The smallest command took 358 ms
+with Typer 0.29. With argparse it takes 64 ms.
 """
 
 import gc
@@ -74,7 +74,7 @@ BROKEN_PIPE = 141
 
 
 def run_process() -> int:
-    """Runs this process's command line. Returns the exit code; after a command that must be fast, exits with it."""
+    """Runs this process's command line. Returns the exit code, or exits with it if the command must be fast."""
     words = before_command(sys.argv[1:])[1]
     is_quick = not _QUICK.isdisjoint(words[:1])
     if is_quick:
@@ -88,7 +88,7 @@ def run_process() -> int:
 
 
 def _import_msgspec() -> None:
-    """Imports msgspec without typing_extensions, which it does not need: saves 4 % of the time of `kctl rpc`."""
+    """Imports msgspec without typing_extensions, which it does not need. This saves 4 % of the time of `kctl rpc`."""
     if "typing_extensions" not in sys.modules:
         sys.modules["typing_extensions"] = None  # type: ignore[assignment]  # makes its import fail
         importlib.import_module("msgspec")
@@ -97,7 +97,7 @@ def _import_msgspec() -> None:
 
 @guarded()
 def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.environ) -> int:
-    """Runs a command line, by default that of this process; returns the exit code."""
+    """Runs a command line, by default this process's, and returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
         code = _run(words, env)
@@ -133,7 +133,7 @@ def before_command(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 
 def _leave(code: int) -> None:
-    """Exits the process without the teardown of modules, which takes a tenth of the time of `kctl kafka lag`."""
+    """Exits without the teardown of modules, which takes a tenth of the time of `kctl kafka lag`."""
     try:
         sys.stdout.flush()
     except OSError:

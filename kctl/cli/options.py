@@ -31,7 +31,7 @@ def config_file(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
 
 
 def overrides(options: argparse.Namespace) -> dict[str, str]:
-    """Parses `--set`: setting name -> text. Raises UsageError."""
+    """Returns the settings of `--set`, from name to text. Raises UsageError."""
     pairs = [assignment.partition("=") for assignment in options.set or ()]
     for name, equals, _ in pairs:
         if not equals:

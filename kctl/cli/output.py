@@ -1,4 +1,4 @@
-"""Prints a result as table, JSON or YAML, and asks before a change."""
+"""Prints a result as a table, JSON or YAML, and asks before a change."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def as_text(document: object, output: str) -> str:
 
 
 def confirm(question: str) -> None:
-    """Asks for confirmation and returns after a yes. Raises UsageError without a terminal, SystemExit after a no."""
+    """Asks for confirmation. Returns after a yes. Raises UsageError without a terminal, SystemExit after a no."""
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
     if not confirmed(question):
@@ -56,7 +56,7 @@ def confirm(question: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Asks on stderr; returns whether the answer on stdin is `y` or `yes`. Raises KeyboardInterrupt on Ctrl-C."""
+    """Asks on stderr. Returns whether the answer on stdin is `y` or `yes`."""
     sys.stdout.flush()
     try:
         sys.stderr.write(f"{clean(question)} [y/N] ")

@@ -17,12 +17,12 @@ class Column(NamedTuple):
 
 
 def columns(headings: str) -> tuple[Column, ...]:
-    """Makes columns from headings separated by blanks; `>` aligns a column to the right."""
+    """Makes columns from headings separated by blanks. A `>` aligns the column to the right."""
     return tuple(Column(each.removeprefix(">"), each.startswith(">")) for each in headings.split())
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Returns the lines of a table, without trailing blanks. None becomes `-`."""
+    """Returns the lines of a table, without trailing blanks. Shows None as `-`."""
     lines = list(rows)
     return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
 
@@ -34,7 +34,7 @@ def render_columns(columns: Sequence[Column], values: Iterable[Sequence[Any]]) -
 
 
 def cell(value: object) -> str:
-    """Formats a value: None, False and empty as `-`, True as `yes`, lists with commas; escapes control characters."""
+    """Formats a value: None, False and empty as `-`, True as `yes`, lists with commas. Escapes control characters."""
     if type(value) is int:
         return str(value)
     if value is None or value is False or value == "" or value == []:
@@ -47,7 +47,7 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """Returns a `%` format, and the heading and cells to format. Fast, because there may be 100,000 cells."""
+    """Returns a `%` format, and the heading and cells to format with it."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)
@@ -74,12 +74,12 @@ def _set_names(column: Column, values: Sequence[str | None]) -> list[str]:
 
 
 def clean(text: str) -> str:
-    """Escapes control characters, so that the text cannot control the terminal or start another line."""
+    """Escapes control characters, so that the text cannot control the terminal or start a new line."""
     return shown(text, kept="")
 
 
 def width(text: str) -> int:
-    """Returns the width of a text: East Asian wide characters count two, combining marks none."""
+    """Returns the width of a text. East Asian wide characters count as two, and combining marks as zero."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
@@ -112,7 +112,7 @@ def duration(seconds: float | None) -> str | None:
 
 
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
-    """Formats sorted numbers as `0-3,7`: joins runs of at least `shortest`."""
+    """Formats numbers in ascending order: `0-3,7`. Joins runs of at least `shortest` numbers."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

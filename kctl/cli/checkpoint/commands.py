@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`. Each is run by the function of its name, in the module of its name."""
+"""The commands of `kctl checkpoint`. The function `show` in the module `show` runs the command `show`, and so on."""
 
 import argparse
 from collections.abc import Mapping

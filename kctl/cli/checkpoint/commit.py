@@ -67,8 +67,8 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
 
 
 def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event) -> int:
-    """Commits all offsets after each batch, and at least daily. Waits out outages of brokers and storage. Raises
-    KctlError if waiting does not help."""
+    """Commits all offsets after each batch, and at least daily. Retries during an outage of brokers or storage. Raises
+    KctlError if a retry would not help."""
     last, due, reported, has_begun = None, 0.0, "", False
     while True:
         line = ""
@@ -130,8 +130,8 @@ def _read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 
 def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    """Returns each partition's change, with an error if it is not allowed. Offsets below the group's need --force,
-    those of a damaged checkpoint or recreated topic --trust. Raises GroupActive, CheckpointUnusable, KctlError."""
+    """Returns each partition's change, with an error if the change is not allowed. An offset below the group's needs
+    --force. An offset of a damaged checkpoint or recreated topic needs --trust. Raises KctlError."""
     rows, group = read_rows(connection, checkpoint, options.topic or ()), options.group
     if not rows or (checkpoint.would_start is False and not options.trust):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"

@@ -33,9 +33,9 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
-    """Asks the master and returns its reply, complete or not. With `of_master` the master does not ask its agents.
-    Raises NoMaster, UsageError (unknown parameter, name or id), CommandRejected (the master answered with an error),
-    AgentError (no answer in time, or not a frame)."""
+    """Asks the master and returns its reply, even an incomplete one. With `of_master`, the master does not ask its
+    agents. Raises UsageError for an unknown parameter, name or id. Raises CommandRejected for other errors of the
+    master. Raises NoMaster and AgentError."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,
@@ -56,15 +56,15 @@ def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: floa
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """Returns an error that names what is missing, to raise after printing the answer; None if complete."""
+    """Returns an error that names what is missing, or None. Raise it after printing the answer."""
     if reply.complete:
         return None
     return IncompleteAnswer("; ".join(lacks(reply)))
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """Returns one sentence that names all missing agents, and one for each other missing part. Omits duplicates, and
-    the parts in `known`."""
+    """Returns one sentence that names all agents without an answer, and one for each other missing part. Omits
+    duplicates, and the parts in `known`."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]
@@ -74,7 +74,7 @@ def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
 
 
 def remark(reply: Reply) -> str | None:
-    """Returns the verdict in one line; None if the fleet is healthy or the answer has no verdict."""
+    """Returns the verdict in one line. Returns None if the fleet is healthy or the answer has no verdict."""
     verdict = verdict_of(reply)
     if verdict is None or verdict.level == "ok":
         return None

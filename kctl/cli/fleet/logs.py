@@ -1,7 +1,7 @@
 """`kctl logs`: prints the end of a process's log, and follows it.
 
-The master moves the older part of a large log to NAME.log.1 (`kctl/master/process.py`). `kctl logs` reads that file and
-then the log as one stream of bytes.
+The master moves the older part of a large log to NAME.log.1. `kctl logs` reads NAME.log.1 and the log as one stream of
+bytes.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def _known(fleet: Fleet, env: Mapping[str, str]) -> dict[str, Path]:
 
 
 class _Lines:
-    """Writes bytes to stdout; with a prefix it writes whole lines, so that lines of several logs do not mix."""
+    """Writes bytes to stdout. With a prefix, writes only whole lines, so that lines of several logs do not mix."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -150,7 +150,7 @@ def _open(path: Path) -> BinaryIO:
 
 
 def tail(path: Path, lines: int) -> tuple[bytes, int]:
-    """Returns the last lines, and the position of the end. Raises OSError."""
+    """Returns the last `lines` of a log, and the position of its end. Raises OSError."""
     with _open(path) as log:
         end = log.seek(0, os.SEEK_END)
     if lines == 0:
@@ -178,7 +178,7 @@ class Follower:
     """Reads the bytes that are appended to a log after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """Begins at `position`. A rotation may be in progress until NAME.log.1 is unchanged for `settled_seconds`."""
+        """Begins at `position`. A rotation has ended when NAME.log.1 has not changed for `settled_seconds`."""
         self._path = path
         self._file = _open(path)
         self._position = position
@@ -186,8 +186,8 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns up to 64 KiB of new bytes; after a rotation, preceded by the unread rest of the older file. Returns
-        b"" if there is nothing new, or during a rotation."""
+        """Returns up to 64 KiB of new bytes. After a rotation, the unread rest of the older file precedes them. Returns
+        b"" during a rotation, or if there are no new bytes."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():
@@ -229,7 +229,6 @@ class Follower:
             return None
 
     def _is_replaced(self) -> bool:
-        """Whether the log was moved aside as a whole because its process restarted."""
         try:
             return os.stat(self._path).st_ino != os.fstat(self._file.fileno()).st_ino
         except FileNotFoundError:

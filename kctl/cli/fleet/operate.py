@@ -1,8 +1,4 @@
-"""Makes commands from operations: their options from the parameters, their help from the docstrings in
-`kctl.operations`.
-
-`kctl seek` and `restart` also show a plan to confirm, and `kctl stack` prints stacks.
-"""
+"""Makes commands from operations. Parameters become options, and docstrings in `kctl.operations` become help."""
 
 import argparse
 import inspect

@@ -1,5 +1,4 @@
-"""`kctl operations` and `kctl operation`. Also submits operations for other commands, follows them, and prints
-outcomes."""
+"""`kctl operations` and `kctl operation`. Other commands use the module to submit and follow operations."""
 
 import argparse
 import sys
@@ -74,14 +73,14 @@ def _operation(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 def carry_out(
     fleet: Fleet, name: str, params: Mapping[str, Any], output: str, *, deadline: float | None, wait: bool = True
 ) -> None:
-    """Submits an operation, optionally waits for its end, and prints the outcome. Raises CommandRejected (nothing was
-    changed), OperationFailed (it began and failed), OperationUnknown (it may still happen)."""
+    """Submits an operation, optionally waits for its end, and prints the outcome. Raises CommandRejected,
+    OperationFailed or OperationUnknown."""
     operation = submit(fleet, name, params, deadline)
     show(follow(fleet, operation) if wait else operation, output)
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """Submits an operation; returns it when it has ended or is known to take long. Raises OperationUnknown."""
+    """Submits an operation. Returns it when it has ended or is known to take long. Raises OperationUnknown."""
     given = params if deadline is None else {**params, "deadline_seconds": deadline}
     try:
         return ask(fleet, name, given, _ANSWER_SECONDS).result
@@ -94,7 +93,7 @@ def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
-    """Prints progress on stderr; returns the operation when it has ended."""
+    """Prints progress on stderr. Returns the operation when it has ended."""
     shown, pause = "", Event()
     while operation["state"] == "running":
         if operation["text"] and operation["text"] != shown:
@@ -106,7 +105,7 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: str) -> None:
-    """Prints the outcome. A failed or unknown one raises OperationFailed or OperationUnknown."""
+    """Prints the outcome. Raises OperationFailed or OperationUnknown if the operation has this outcome."""
     if output != "table":
         sys.stdout.write(f"{as_text(operation, output)}\n")
     elif operation["state"] == "running":
