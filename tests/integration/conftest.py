@@ -36,8 +36,8 @@ LONGEST = (
     *("test_watched_checkpoints.py", "test_kafka_commands.py", "test_exporter.py", "test_exporter_kinds.py"),
     *("test_callbacks.py", "test_exporter_in_prometheus.py", "test_page_charts.py", "test_storage_migrate.py"),
     *("test_kafka_errors.py", "test_membership.py", "test_page.py", "test_refused_start.py", "test_advice.py"),
-    *("test_dead_broker.py", "test_hosts_verdict.py", "test_hosts_random_operations.py", "test_expressions.py"),
-    *("test_schema_registry.py", "test_dead_letters_sent.py", "test_sinker.py", "test_master.py"),
+    *("test_hosts_verdict.py", "test_hosts_random_operations.py", "test_expressions.py", "test_schema_registry.py"),
+    *("test_dead_letters_sent.py", "test_sinker.py", "test_master.py"),
 )
 """The longest files begin first, so that the last one does not run alone."""
 

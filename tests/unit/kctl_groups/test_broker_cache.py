@@ -118,6 +118,8 @@ async def test_what_has_no_answer_ages_alone(cluster_of: Any, second: ClusterRea
     await cluster.refresh(5)
 
     assert [(row.current_offset, row.kafka_max_offset, row.age_seconds) for row in rows(cluster)] == expected
+    clock.now += 10
+    assert (cluster.freshness().age_seconds, cluster.freshness().stale_after_seconds) == (10, 15)
 
 
 async def test_of_a_deleted_or_recreated_topic_nothing_is_kept(cluster_of: Any) -> None:

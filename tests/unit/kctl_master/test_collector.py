@@ -154,6 +154,16 @@ async def test_offsets_age_while_brokers_hold_up_the_snapshot(fleet: Fleet, monk
     assert (snapshot.partitions[0].age_seconds or 0) >= 0.79
 
 
+@pytest.mark.shows("while no broker answers, each answer about offsets names it and is incomplete: exit code 3")
+async def test_each_answer_about_offsets_names_silent_brokers(fleet: Fleet) -> None:
+    about_offsets = ["offset_checker", "member_leader", "metadata_brokers", "metadata_topics"]
+
+    snapshot = await fleet.collector.collect()
+
+    asked = {rpc: snapshot.reduced(rpc) for rpc in (*about_offsets, "block_size", "workers", "ping")}
+    assert [rpc for rpc, found in asked.items() if "brokers" in {each.sender for each in found.failed}] == about_offsets
+
+
 async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
     snapshots: asyncio.Queue[FleetSnapshot] = asyncio.Queue()
     loop = asyncio.get_running_loop()
