@@ -1,5 +1,5 @@
 """The part of kctl that runs inside its processes: agents at Unix sockets, workers, sinkers, storages. An agent uses
-only the standard library; the packages `worker` and `storage` need `kctl-agent[worker]`."""
+only the standard library, but the packages `worker` and `storage` need `kctl-agent[worker]`."""
 
 from __future__ import annotations
 
@@ -29,17 +29,16 @@ def attach(
     """Shows how far the current and future queries of your PySpark application have read. Nothing else in the
     application changes.
 
-    With `run_dir`, the folder of a fleet on this host, the application joins that fleet: `run_dir`/`name`.sock answers
-    for all its Kafka sources. With `commit_group`, the end offset of each finished batch is committed to that group, so
-    that ordinary tools see its lag; nothing is committed while the group has members. Pass at least one of the two;
-    `name` defaults to `commit_group`.
+    Pass `run_dir`, `commit_group` or both. `run_dir` is the folder of a fleet on this host. The application joins that
+    fleet, and `run_dir`/`name`.sock answers for all its Kafka sources. With `commit_group`, kctl commits the end offset
+    of each finished batch to that group, so that ordinary tools see its lag. While the group has members, kctl does not
+    commit. `name` defaults to `commit_group`.
 
-    The brokers' addresses and security settings come from the queries. To override them, pass `bootstrap_servers`; for
-    TLS or SASL also pass `kafka`, a dict with settings of kafka-python's clients (`security_protocol`, `ssl_cafile`,
-    `sasl_mechanism`, …).
+    The brokers' addresses and security settings come from the queries. To override them, pass `bootstrap_servers`. For
+    TLS or SASL, also pass `kafka`, a dict of kafka-python's settings such as `security_protocol`.
 
-    All this ends when you close the returned object or the application ends. Raises PathError (the socket cannot be
-    created, or another process serves it), ValueError (a missing argument).
+    All this ends when you close the returned object or the application ends. Raises ValueError if an argument is
+    missing. Raises PathError if the socket cannot be created or another process serves it.
     """
     from kctl_agent.attached.application import Attached  # needs PySpark, which a mere guest must not import
 

@@ -1,4 +1,4 @@
-"""The tree of errors at an agent's socket: each class has its wire `code` and whether a retry makes sense.
+"""The tree of errors at an agent's socket. Each class has a wire `code` and defines whether a retry makes sense.
 
 A message is one sentence that may leave the process: no traceback, no path (except `PathError`'s), and only sanitized
 names from a peer.
@@ -8,9 +8,9 @@ from typing import ClassVar
 
 
 class AgentError(Exception):
-    """An unexpected error; the log of the process has the traceback.
+    """An unexpected error. The log of the process has the traceback.
 
-    `code` is for programs; `retriable`: the same request may succeed later.
+    `code` is for programs. If `retriable` is true, a retry may succeed.
     """
 
     code: ClassVar[str] = "internal"
@@ -38,20 +38,20 @@ class BrokenFrame(WireError, code="broken_frame"):
 
 
 class BadRequest(AgentError, code="bad_request"):
-    """A frame is not a request; the message names the field."""
+    """A frame is not a request. The message names the field."""
 
 
 class UnknownMethod(AgentError, code="unknown_method"):
-    """The method does not exist; `describe` lists all."""
+    """The method does not exist. `describe` lists all methods."""
 
 
 class BadParams(AgentError, code="bad_params"):
-    """A parameter is unknown, missing or of the wrong type, or names something unknown; the message lists the known
+    """A parameter is unknown, missing or of the wrong type, or names something unknown. The message lists the known
     ones. The CLI exits with 2."""
 
 
 class CommandFailed(AgentError, code="command_failed"):
-    """The command failed in the process that answers; its log has the reason."""
+    """The command failed in the process that answers. The log of that process has the reason."""
 
 
 class Busy(AgentError, code="busy", retriable=True):
@@ -63,7 +63,7 @@ class NotReady(AgentError, code="not_ready", retriable=True):
 
 
 class PathError(AgentError, code="bad_path"):
-    """A `run_dir` or socket path cannot or must not be used; the sentence has the reason and what to do."""
+    """A `run_dir` or socket path cannot or must not be used. The message has the reason and what to do."""
 
 
 class AgentUnreachable(AgentError, code="unreachable", retriable=True):
@@ -75,11 +75,11 @@ class AgentTimeout(AgentError, code="timeout", retriable=True):
 
 
 class NotPermitted(AgentError, code="not_permitted"):
-    """The caller is neither the same user nor root."""
+    """The caller is neither root nor the user of the process that answers."""
 
 
 class StorageError(AgentError, code="storage_error"):
-    """The storage failed, or does not support what was asked; the sentence has the reason."""
+    """The storage failed, or does not support the request. The message has the reason."""
 
 
 class RegistryUnusable(StorageError, code="registry_unusable", retriable=True):

@@ -1,4 +1,4 @@
-"""The message passed to a handler. Standard library only, so that a handler's tests need nothing else."""
+"""The message passed to a handler. Uses only the standard library, so that a handler's tests need no other package."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -35,10 +35,10 @@ class Message(_Decoding):
 
     @property
     def decoded(self) -> Any:
-        """The value, decoded once into Python objects if `kafka.value_format` is Avro or JSON; otherwise its bytes.
+        """The value, decoded once into Python objects if `kafka.value_format` is Avro or JSON, or else its bytes.
 
-        Raises Undecodable, after which the message becomes a dead letter, or RegistryUnusable, after which kctl repeats
-        the call when the schema registry answers. Do not catch these errors.
+        Raises Undecodable or RegistryUnusable. Do not catch these errors. After Undecodable, the message becomes a dead
+        letter. After RegistryUnusable, kctl repeats the call when the schema registry answers.
         """
         if not hasattr(self, "_decoded"):
             object.__setattr__(self, "_decoded", _Decoding.decode_value(self.value, self.headers))
@@ -46,7 +46,7 @@ class Message(_Decoding):
 
     @property
     def decoded_key(self) -> Any:
-        """The key, decoded by `kafka.key_format`. Raises the same errors as `decoded`."""
+        """The key, decoded by `kafka.key_format`. Raises Undecodable or RegistryUnusable, as `decoded` does."""
         if not hasattr(self, "_decoded_key"):
             object.__setattr__(self, "_decoded_key", _Decoding.decode_key(self.key, self.headers))
         return self._decoded_key

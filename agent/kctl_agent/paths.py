@@ -1,7 +1,7 @@
 """The sockets of agents: location, owner, and who may connect. Linux only (/proc, SO_PEERCRED).
 
 `run_dir` is a real directory that only this user can enter. A path has at most 107 bytes (unix(7)). A socket gets its
-name only when it is ready, and is removed only when its recorded owner is gone.
+name only when it is ready. It is removed only when its recorded owner is gone.
 """
 
 import errno
@@ -125,7 +125,8 @@ class BoundSocket:
     inode: tuple[int, int] = field(repr=False)
 
     def close(self) -> None:
-        """Removes socket and pid file if they are ours. A forked child closes only its copy of the socket."""
+        """Removes the socket's files if this process created them. A forked child closes only its copy of the
+        socket."""
         if self.socket.fileno() < 0:
             return
         # Remove the file first: while the socket is open, its inode number is not reused.
@@ -140,8 +141,8 @@ class BoundSocket:
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
     """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600, and replaces the files of a dead owner.
 
-    `name`.pid records the owner's pid, `name`.start its start time. The socket is bound under another name and then
-    renamed, so it accepts connections as soon as it is visible. Raises PathError if a living process serves `name`.
+    `name`.pid records the owner's pid, and `name`.start its start time. The socket is bound under a temporary name and
+    renamed, so it accepts connections once it is visible. Raises PathError if a living process serves `name`.
     """
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
@@ -193,7 +194,8 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an ended agent; returns whether it did so, False if the lock is taken. Raises PathError."""
+    """Removes the files of an ended agent, and returns whether it did so. Does not wait for the lock. Raises
+    PathError."""
     path = socket_path(run_dir, name)
     try:
         with locked(run_dir, is_blocking=False):

@@ -1,4 +1,4 @@
-"""The partitions of groups in columns, the only form in which kctl keeps them; rows are made on demand. Pure.
+"""The partitions of groups in columns, which is the only form that kctl keeps. Rows are made on demand. Pure.
 
 100,000 partitions as objects would cost more per collection than everything that is computed about them.
 """
@@ -73,7 +73,7 @@ class Names:
         return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
-        """Returns the index of each partition in `old`; -1 if it is not there."""
+        """Returns each partition's index in `old`, or -1 if it is not in `old`."""
         places = dict(zip(old.groups, zip(old.of_groups, old.begins, strict=False), strict=True))
         found = np.full(len(self), -1, np.intp)
         for name, keys, begin in zip(self.groups, self.of_groups, self.begins, strict=False):
@@ -104,8 +104,8 @@ def _no_offsets() -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """The partitions of one collection. An unknown value is `ABSENT`, NaN or None; a column is None if all its
-    values are unknown."""
+    """The partitions of one collection. An unknown value is `ABSENT`, NaN or None. A column is None if all its values
+    are unknown."""
 
     names: Names = field(default_factory=lambda: Names({"": ()}))
     now: float = 0.0
@@ -137,8 +137,7 @@ class PartitionColumns:
         return np.round(self.now - self.at, 6)
 
     def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
-        """Returns columns for the partitions `names`. `rows` has each one's row in these columns, or -1 if it has
-        none."""
+        """Returns columns for the partitions `names`. `rows` has each partition's row in these columns, or -1."""
         columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
         chosen: dict[str, Any] = {
             name: None if column is None else rearranged(column, rows, _absent(column)) for name, column in columns
@@ -174,7 +173,7 @@ class PartitionColumns:
         return replace(total, behind_transaction=sum(known) if known else None)
 
     def oldest(self) -> list[float | None]:
-        """Returns the age of each group's oldest offsets; None without partitions."""
+        """Returns the age of each group's oldest offsets, or None for a group without partitions."""
         bounds = np.array(self.names.begins, np.intp)
         has_any = bounds[1:] > bounds[:-1]
         ages = np.full(len(has_any), None, np.object_)
@@ -212,21 +211,21 @@ class PartitionColumns:
 
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
-    """Returns the offsets from which lag is counted. Without a commit, the reset policy decides: `earliest` takes
-    the log start, `latest` the position, if known."""
+    """Returns the offsets from which lag is counted. Without a commit, the reset policy chooses the log start or the
+    position."""
     first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 
 
 def rearranged(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
-    """Returns the column's values at `rows`, in that order, with `fill` for -1, a new partition."""
+    """Returns the column's values at `rows`, in the order of `rows`. An index of -1 gives `fill`."""
     found = np.full((*column.shape[:-1], len(rows)), fill, column.dtype)
     found[..., rows >= 0] = column[..., rows[rows >= 0]]
     return found
 
 
 def as_reals(offsets: Ints) -> Reals:
-    """Returns offsets as floats; an unknown offset becomes NaN."""
+    """Returns offsets as floats, with NaN for an unknown offset."""
     return np.where(offsets == ABSENT, np.nan, offsets)
 
 

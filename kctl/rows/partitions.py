@@ -1,4 +1,4 @@
-"""Types for partitions (how far they are read, by which member, and their lag) and for the lag of a group."""
+"""Types for partitions (offsets, reader and lag) and for the lag of a group."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kctl_agent.replies.fields import TopicPartition
 
 
 class ResetPolicy(StrEnum):
-    """The reset policy of a group that has committed nothing: Kafka's `auto.offset.reset`."""
+    """The reset policy of a group without a commit: Kafka's `auto.offset.reset`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -20,8 +20,8 @@ class ResetPolicy(StrEnum):
 
 
 class PartitionRow(Struct, frozen=True, gc=False):
-    """A partition in an answer. `PartitionColumns` has a column for each field, of the same name unless it is renamed
-    there. A value of None is unknown."""
+    """A partition in an answer. Each field is a column of `PartitionColumns`, perhaps under another name. A value of
+    None is unknown."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class Offsets(Struct, frozen=True):
 
 
 class LagTotals(Struct, frozen=True):
-    """Sums of the known lags; None if no lag is known."""
+    """Sums of the known lags, or None if no lag is known."""
 
     total: int | None = None
     unknown: tuple[TopicPartition, ...] = ()

@@ -33,7 +33,7 @@ _SEVERITY = {level: number for number, level in enumerate(Level)}
 
 
 class Finding(Struct, frozen=True):
-    """A problem of a fleet, or the finding that there is no problem."""
+    """A problem of a fleet, or the fact that the fleet has no problem."""
 
     level: Level
     about: str
@@ -47,7 +47,7 @@ class Finding(Struct, frozen=True):
 
 
 class Verdict(Finding, frozen=True):
-    """The gravest finding; `also` has the other findings in order."""
+    """The gravest finding. All further findings are in `also`, in order."""
 
     also: tuple[Finding, ...] = ()
     oldest_unhandled_seconds: float | None = None
@@ -64,7 +64,7 @@ class Verdict(Finding, frozen=True):
 
     @property
     def own_work(self) -> Finding:
-        """The gravest finding but the one about partitions that no host reads."""
+        """The gravest finding, not counting partitions that no host reads."""
         own = (each for each in (self.main, *self.also) if each.about != UNOWNED)
         return next(own, Finding(Level.OK, "fleet", f"this host does its work; {self.reason}", self.since))
 

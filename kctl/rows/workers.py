@@ -62,7 +62,7 @@ class WorkerStatus:
 
     @property
     def state_words(self) -> str:
-        """The state as it follows `is`: `running`, `in backoff`."""
+        """The state in words that can follow `is`, such as `running` or `in backoff`."""
         return f"in {self.state}" if self.state == "backoff" else self.state
 
     @property
@@ -127,7 +127,7 @@ def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -
 
 
 class MemberRow(Struct, frozen=True):
-    """A worker's membership in its consumer group; ids are None before it has joined."""
+    """A worker's membership in its consumer group. Ids are None before the worker has joined."""
 
     member_id: str | None
     worker: str
@@ -137,8 +137,8 @@ class MemberRow(Struct, frozen=True):
 
 
 class GroupMembers(Struct, frozen=True):
-    """While members have different generations or leaders, as during a rebalance, `agreed` is false, `generation` is
-    the highest, and `leader` is None unless all members name the same one."""
+    """While members report different generations or leaders, as in a rebalance, `agreed` is false. `generation` is the
+    highest one. `leader` is None unless all members report one leader."""
 
     leader: str | None = None
     """Member id of the leader."""

@@ -1,5 +1,5 @@
-"""Decodes a reply, and makes one blocking call to a master. Imports little, because `kctl rpc` spends most of its time
-starting."""
+"""Decodes a reply, and makes one blocking call to a master. The module imports little, because `kctl rpc` spends most
+of its time starting."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender":
 
 
 class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "result"}):
-    """A reply from an agent or master. `error` is set if and only if `ok` is false; an agent's reply is always
+    """A reply from an agent or master. `error` is set if and only if `ok` is false. An agent's reply is always
     complete."""
 
     ok: bool
@@ -67,7 +67,7 @@ _decode: Final = msgspec.json.Decoder(Reply).decode
 
 
 def reply_of(payload: bytes | bytearray) -> Reply:
-    """Decodes a frame as a reply. Raises BadPayload, which names the field but does not quote it."""
+    """Decodes a frame as a reply. Raises BadPayload, whose message names the field but does not quote it."""
     try:
         reply = _decode(payload)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:
@@ -86,9 +86,9 @@ _CHUNK_BYTES = 256 * 1024
 
 
 def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
-    """Sends one request and returns the reply, even if it is an error. `timeout_seconds` covers connecting, sending
-    and receiving. Raises NoSocketFile, NobodyListening, SocketNotPermitted, AgentTimeout, AgentUnreachable (the
-    connection broke), WireError (not a frame, or too large)."""
+    """Sends one request and returns the reply, even an error reply. `timeout_seconds` covers connecting, sending and
+    receiving. Raises NoSocketFile, NobodyListening, SocketNotPermitted, AgentTimeout, AgentUnreachable (the connection
+    broke) or WireError (not a frame, or too large)."""
     deadline = time.monotonic() + timeout_seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

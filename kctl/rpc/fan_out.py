@@ -1,6 +1,6 @@
-"""Asks all agents the same question at once, under one deadline, and names each agent that does not answer.
+"""Asks all agents one question at once, under one deadline, and names each agent that does not answer.
 
-Each agent has one persistent connection with pipelined requests; replies are matched by id. A request is a plain
+The pool keeps one connection per agent. Requests are pipelined, and replies are matched by id. A request is a plain
 future, not a task, because an idle master's CPU time grows with the number of tasks.
 """
 
@@ -27,7 +27,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """A persistent connection to an agent. At its end, `connection_lost` fails all pending requests."""
+    """A persistent connection to an agent. When it ends, `connection_lost` fails all pending requests."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -41,7 +41,7 @@ class AgentConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     def send(self, frame: bytes, request_id: str) -> asyncio.Future[Reply]:
-        """Sends an encoded request and returns a future for the reply; ids of pending requests must differ. If the
+        """Sends an encoded request and returns a future for the reply. Pending requests must have different ids. If the
         future is cancelled, a late reply is dropped. Raises AgentUnreachable."""
         if not self.is_usable:
             raise AgentUnreachable("the connection has ended")
@@ -85,8 +85,8 @@ class AgentConnection(asyncio.Protocol):
                 reply.set_exception(self._broken or AgentUnreachable("the agent closed the connection"))
 
     def _answered(self, reply: Reply) -> None:
-        """Passes a reply to its request. An error without an id concerns the connection (rejected, busy, not a
-        frame), so all pending requests get it."""
+        """Passes a reply to its request. A reply without an id concerns the connection, so all pending requests get
+        it."""
         if reply.id is None:
             waiting, self._waiting = list(self._waiting.values()), {}
         else:
@@ -97,8 +97,8 @@ class AgentConnection(asyncio.Protocol):
 
 
 async def connect(path: Path, deadline: float) -> AgentConnection:
-    """Connects to an agent. `deadline` is a time of the running loop. Raises AgentUnreachable, AgentTimeout (the
-    backlog stayed full)."""
+    """Connects to an agent. `deadline` is a time of the running loop. Raises AgentUnreachable, or AgentTimeout if the
+    backlog stays full."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -149,7 +149,7 @@ class Failed(Struct, frozen=True, rename={"sender": "from"}):
 
 @dataclass(frozen=True, slots=True)
 class FanOut(Generic[R]):
-    """All agents' answers. Every agent is in exactly one of the three fields, which are sorted by name."""
+    """All agents' answers. Every agent is in exactly one field. Each field is sorted by name."""
 
     answers: list[Answer[R]]
     failed: list[Failed]
@@ -158,8 +158,8 @@ class FanOut(Generic[R]):
 
 
 def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
-    """Decodes results to `kind`. An agent whose result does not fit counts as failed with `bad_result`. Pure, for
-    any thread; slow with thousands of partitions."""
+    """Decodes results to `kind`. An agent whose result does not fit counts as failed with `bad_result`. Pure, so any
+    thread may call it. Takes long with thousands of partitions."""
     answers: list[Answer[R]] = []
     failed: list[Failed] = []
     for answer in outcome.answers:
@@ -174,7 +174,7 @@ def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
 
 
 class AgentPool:
-    """Persistent connections to agents. Belongs to one running loop; `close` it there."""
+    """Persistent connections to agents. A pool belongs to one running loop: `close` it there."""
 
     def __init__(self) -> None:
         self._connections: dict[Path, AgentConnection] = {}
@@ -185,8 +185,8 @@ class AgentPool:
         return connection if connection is not None and connection.is_usable else None
 
     async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
-        """Sends a request and returns the reply. Connects if needed; `deadline` limits only the connecting. Raises
-        AgentUnreachable, AgentTimeout, WireError."""
+        """Sends a request and returns the reply. Connects if needed. `deadline` limits only the connecting. Raises
+        AgentUnreachable, AgentTimeout or WireError."""
         connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
 
@@ -209,8 +209,8 @@ class AgentPool:
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
-    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. Asks again if a
-    connection was dead, so ask only what may be asked twice. Raises FrameTooLarge if the parameters do not fit."""
+    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. If a connection was
+    dead, asks again, so the request must be repeatable. Raises FrameTooLarge if the parameters do not fit."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
     request_id = f"{next(pool.ids):x}"  # one for all, because it must be unique only on each connection

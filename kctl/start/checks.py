@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path) -> Iterator[None]:
-    """Locks `run_dir`. Removes the lock file at the end and, after an error, a folder that it created. Raises
-    RunDirUnusable, AlreadyRunning."""
+    """Locks `run_dir`. Removes the lock file at the end. After an error, also removes a folder that it created. Raises
+    RunDirUnusable or AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         paths.prepare_run_dir(run_dir)
@@ -65,8 +65,8 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir`, because a starting process clears scratch folders and settles journals, which another process
-    may still use. Raises RunDirUnusable. Raises AlreadyRunning if another run_dir's master holds the lock or has left
+    """Locks `data_dir`. A starting process clears scratch folders and settles journals there, so no other process may
+    use them. Raises RunDirUnusable. Raises AlreadyRunning if another run_dir's master holds the lock or has left
     running processes."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
@@ -153,9 +153,9 @@ async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
     """Waits until the processes of a killed master have ended by themselves, perhaps after a batch. After
-    `timeout_seconds`, kills the rest. Returns, by name, the sessions in which a process survived SIGKILL: the caller
-    must not start these names yet. Returns {} when `stop` is set. Raises AlreadyRunning if a name belongs to a process
-    that no master of this run_dir has started."""
+    `timeout_seconds`, kills the remaining processes. Returns, by name, the sessions in which a process survived
+    SIGKILL. The caller must not start these names yet. Returns {} when `stop` is set. Raises AlreadyRunning if a name
+    belongs to a process that no master of this run_dir has started."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -175,9 +175,8 @@ async def await_former_workers(
 
 
 async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> bool:
-    """Kills a former process with its session; returns whether any process survives. Kills only processes of this
-    run_dir, because another user's agent may have the same name. The session's id (the worker's pid) cannot be reused
-    while the session exists."""
+    """Kills a former process with its session, and returns whether any process survives. Kills only processes of this
+    run_dir. The session's id (the worker's pid) cannot be reused while the session exists."""
     path = paths.socket_path(run_dir, name)
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
@@ -194,9 +193,8 @@ async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> b
 
 
 def make_folders(config: Config) -> None:
-    """Creates the fleet's folders; warns if others can access them. Creates a local table's folders only inside a
-    shared folder such as /tmp, where another user could create them first. Elsewhere they are created with the table.
-    Raises RunDirUnusable."""
+    """Creates the fleet's folders. Warns if others can access them. Creates a local table's folders only inside a
+    shared folder such as /tmp, where another user could create them first. Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -213,7 +211,7 @@ def make_folders(config: Config) -> None:
 
 def check_folders(config: Config) -> dict[Path, int]:
     """Returns the modes of folders that workers write to, except a folder like /tmp around a table. Raises
-    RunDirUnusable if a folder belongs to another user, or all users can write to it."""
+    RunDirUnusable if a folder belongs to another user, or if all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}
@@ -227,7 +225,7 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 
 def check_code(config: Config) -> None:
-    """Checks who can change the handler, the transform and the configuration's folder. Raises RunDirUnusable,
+    """Checks who can change the handler, the transform and the configuration's folder. Raises RunDirUnusable or
     ConfigError."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
@@ -252,8 +250,8 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 
 def _mode_of(setting: str, folder: Path) -> int | None:
-    """Returns the mode of a folder; None if it is missing. Raises RunDirUnusable if another user owns it or a link to
-    it."""
+    """Returns the mode of a folder, or None if it is missing. Raises RunDirUnusable if another user owns the folder or
+    a link to it."""
     try:
         for found in (folder.lstat(), folder.stat()):
             if found.st_uid not in (os.geteuid(), 0):
@@ -268,7 +266,7 @@ def _mode_of(setting: str, folder: Path) -> int | None:
 
 
 def _is_shared(folder: Path) -> bool:
-    """Whether all users may create files here but not rename or remove those of others, as in /tmp."""
+    """Whether all users may create files here, but only rename or remove their own, as in /tmp."""
     with contextlib.suppress(OSError):
         return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX
     return False

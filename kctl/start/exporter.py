@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
-    """Runs the exporter until SIGTERM or SIGINT; returns 0 after an orderly stop, 1 if a part failed. SIGHUP calls
-    `reread`, which may raise ConfigError. The caller sets up logging. Raises StartError, ConfigError."""
+    """Runs the exporter until SIGTERM or SIGINT. Returns 0 after an orderly stop, or 1 if a part failed. SIGHUP calls
+    `reread`, which may raise ConfigError. The caller sets up logging. Raises StartError or ConfigError."""
     os.umask(PRIVATE)
     return asyncio.run(_run(config, reread))
 
@@ -99,7 +99,8 @@ class _Exporter:
             self._notify_ready()
 
     async def _reload(self) -> None:
-        """Applies the settings that can change at run time; after an error, applies none. Raises ConfigError."""
+        """Applies the settings that can change at run time. If one is invalid, raises ConfigError and changes
+        nothing."""
         config = await asyncio.to_thread(self.reread)
         prepared = self.collectors.prepared(_wanted(config))
         renewed = self.http.use(access_of(config.http, config.path.parent, others_may_read=True))

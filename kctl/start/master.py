@@ -1,7 +1,7 @@
 """The master's life: start, run until stopped, stop in order.
 
-The master stops workers first, while the socket still reports progress, then HTTP and the socket, then the rest. If a
-task fails, the master ends with exit code 1.
+The master first stops the workers, while the socket still reports progress. After that it stops HTTP and the socket. If
+a task fails, the master ends with exit code 1.
 """
 
 import asyncio
@@ -40,8 +40,8 @@ def run(
     worker_command: Sequence[str] = WORKER_COMMAND,
     reread: Callable[[], Config] | None = None,
 ) -> int:
-    """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop, 1 if a part of the master failed, or a
-    worker was given up and `workers.on_fatal` is `exit`.
+    """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop. Returns 1 if workers did not stop in
+    order, a part of the master failed, or a worker was given up and `workers.on_fatal` is `exit`.
 
     The caller sets up logging. A second signal kills what is left. SIGHUP reloads, by default from `config_path` and
     the environment. Raises StartError or ConfigError before anything starts.
@@ -173,8 +173,8 @@ class Master:
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[object], now: asyncio.Event) -> bool:
-        """Stops all workers; returns whether they stopped in order. They do not if a second signal cancels the
-        supervisor, which then kills them, or if a process survives SIGKILL."""
+        """Stops all workers, and returns whether they stopped in order. Returns False if a process survives SIGKILL, or
+        if a second signal makes the supervisor kill the workers."""
         if supervising.done():
             return True
         stopping = task(self._parts.supervisor.stop(), "stop")
@@ -189,7 +189,7 @@ class Master:
 
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
-    """Writes master.json and registers the fleet; undoes both at the end. Raises RunDirUnusable."""
+    """Writes master.json and registers the fleet, and undoes this at the end. Raises RunDirUnusable."""
     path = config.fleet.run_dir / fleets.ABOUT_NAME
     about = {
         "pid": os.getpid(),
@@ -215,7 +215,6 @@ def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None
 
 
 def _listed(config: Config, config_path: Path) -> Path | None:
-    """Registers the fleet. If that fails, logs a warning and returns None, because the master can run without it."""
     try:
         return fleets.register(config.fleet.name, config.fleet.run_dir, config_path)
     except (PathError, OSError) as error:

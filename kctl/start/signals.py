@@ -41,7 +41,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Signals as events: the first SIGTERM or SIGINT sets `stop`, a second `now`, SIGHUP `reload`."""
+    """Signals as events. The first SIGTERM or SIGINT sets `stop`, the second sets `now`, and SIGHUP sets `reload`."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()
@@ -64,7 +64,7 @@ class StopSignals:
 
 
 def notify(*words: str) -> None:
-    """Sends words to systemd, if it listens: `READY=1`, `STOPPING=1`, `STATUS=…`."""
+    """Sends words such as `READY=1`, `STOPPING=1` or `STATUS=…` to systemd, if it listens."""
     path = os.environ.get("NOTIFY_SOCKET", "")
     if not path.startswith(("/", "@")):
         return
@@ -75,7 +75,7 @@ def notify(*words: str) -> None:
 
 
 def watchdog_seconds() -> float:
-    """Returns how often to report to systemd: half of WatchdogSec=; infinite if systemd does not watch."""
+    """Returns the interval for reports to systemd: half of WatchdogSec=, or infinity without a watchdog."""
     if os.environ.get("WATCHDOG_PID", str(os.getpid())) != str(os.getpid()):
         return math.inf
     try:

@@ -22,21 +22,21 @@ _SHOWN_BYTES = 8 * 1024
 
 
 def check_handler(config: Config, timeout_seconds: float) -> None:
-    """Imports the handler. Raises ConfigError, with the traceback on stderr."""
+    """Imports the handler. If that fails, writes the traceback to stderr and raises ConfigError."""
     _check("handler", "sinkers.handler", config.sinkers.handler, config, timeout_seconds)
 
 
 def check_transform(config: Config, timeout_seconds: float) -> None:
-    """Imports the transform and calls it with no records in a Spark session. Raises ConfigError, with the traceback
-    on stderr."""
+    """Imports the transform and calls it with no records in a Spark session. If that fails, writes the traceback to
+    stderr and raises ConfigError."""
     of_table = "typed_transform" if config.kafka.value_format == "avro" else "batch_transform"
     kind = of_table if config.storage.kind.is_table else "transform"
     _check(kind, "workers.transform", config.workers.transform, config, timeout_seconds)
 
 
 def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: float) -> None:
-    """Imports `name` in its own process. Writes output to files: a pipe would stay open if the code leaves a process
-    behind."""
+    """Imports `name` in its own process. Output goes to files, because a pipe would stay open if the code leaves a
+    process behind."""
     if not name:
         return
     what = f"{setting} {name!r}"

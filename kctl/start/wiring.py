@@ -180,8 +180,8 @@ _PORT = re.compile(r":\d+\Z")
 
 
 def hosts_of(config: Config, port: int) -> Hosts | None:
-    """Returns the connection to the other hosts, not yet started; None if the fleet runs on one host. `port` is the
-    HTTP port. Raises ConfigError."""
+    """Returns the connection to the fleet's other hosts, not yet started, or None if the fleet runs on one host. `port`
+    is the HTTP port. Raises ConfigError."""
     settings = config.hosts
     if not settings.url:
         return None

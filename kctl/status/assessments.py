@@ -1,4 +1,4 @@
-"""Assessments of many partitions, in columns, and of the groups that the partitions belong to."""
+"""Assessments of many partitions, in columns, and of their groups."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class Assessments(Sequence[Assessment]):
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
-        """Returns the reason of the first of `rows`; its numbers are sums over all `rows`."""
+        """Returns the reason of the first of `rows`, with numbers of messages that are sums over all `rows`."""
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 
@@ -118,7 +118,7 @@ def _known(value: float) -> float | None:
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
     """Returns an assessment of each group, with the status of the group's worst partition.
 
-    Group N has the partitions from `begins[N]` to `begins[N + 1]`; `name_of` returns a partition's name by its number.
+    Group N has the partitions from `begins[N]` to `begins[N + 1]`. `name_of` returns a partition's name by its number.
     """
     bounds = np.asarray(begins, np.intp)
     has_any = np.flatnonzero(bounds[1:] > bounds[:-1])
@@ -150,15 +150,14 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
 
 
 def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
-    """Returns the greatest known value of each group. If that is 0 and another value of the group is unknown, returns
-    NaN."""
+    """Returns the greatest known value of each group, or NaN if that is 0 and another value is unknown."""
     known: Reals = np.fmax.reduceat(column, starts)
     return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
 
 
 def judged_lag_seconds(assessments: Assessments) -> tuple[float | None, float]:
-    """For the partitions that this host judges, except paused ones, returns the greatest time lag (None if one is
-    unknown) and the median of `cycle_seconds`."""
+    """Returns the greatest time lag (None if any is unknown) and the median of `cycle_seconds`. Considers only
+    partitions that this host judges and that are not paused."""
     others = NUMBERS[Status.ELSEWHERE], NUMBERS[Status.PAUSED]
     judged = np.flatnonzero(~np.isin(assessments.status, others))
     lags, cycles = (assessments.column(name)[judged] for name in ("lag_seconds", "cycle_seconds"))
@@ -173,7 +172,7 @@ def _median(values: Reals) -> float:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest known time lag of the partitions that this host judges. If that is 0 and another lag is
+    """Returns the greatest known time lag of the partitions that this host judges. If it is 0 and another lag is
     unknown, returns None."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]

@@ -14,8 +14,8 @@ from kctl.status.words import NUMBERS, Status
 
 
 class Processed:
-    """For each partition, the timestamp of the last record that its worker stored. It is valid while the committed
-    offset stays in a range, also kept here."""
+    """For each partition, the timestamp of the last record that its worker stored. The timestamp is valid for a range
+    of committed offsets."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -25,7 +25,7 @@ class Processed:
         self._position = self._committed
 
     def choose(self, rows: Rows) -> None:
-        """Replaces the partitions. `rows` has the former index of each, or -1 if new."""
+        """Replaces the partitions. `rows` has each partition's old index, or -1 for a new partition."""
         is_old = rows >= 0
         for name, fill in vars(Processed(len(rows))).items():
             column = getattr(self, name)
@@ -35,8 +35,8 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Adds the workers' reports. If a partition has no report, because its worker is gone or new, its earlier
-        record stays until the committed offset contradicts it."""
+        """Adds the workers' reports. If a partition has no report, its earlier timestamp stays until the committed
+        offset leaves the range."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -48,8 +48,8 @@ class Processed:
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
     """Returns the time lag of each partition: 0 without pending messages, NaN if unknown.
 
-    This is the age of the last stored record or the time since the partition had caught up, whichever is smaller.
-    Timestamps in the future are ignored.
+    The time lag is the smaller of two numbers: the age of the last stored record, and the time since the partition had
+    caught up. Timestamps in the future are ignored.
     """
     # If a message arrives after an hour of silence, the last record alone would give an hour. If kctl starts while
     # messages are pending, the time of catching up is not known.
@@ -59,10 +59,10 @@ def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, no
 
 
 class Assessor:
-    """Judges the partitions of groups. One thread at a time. Forgets partitions that disappear."""
+    """Judges the partitions of groups. Not thread-safe. Forgets partitions that disappear."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
-        """`allowed_lag_of` returns, for a group's name, how many messages may remain without being a problem."""
+        """`allowed_lag_of` returns, for a group's name, how many messages may remain without a problem."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._names = Names({})
         self._allowed_lag: Ints = np.empty(0, np.int64)
@@ -71,7 +71,8 @@ class Assessor:
         self._processed = Processed(0)
 
     def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
-        """Replaces the rules and allowed lags, and forgets the observations of groups for which they have changed."""
+        """Replaces the rules and allowed lags. Forgets the observations of groups whose rules or allowed lag
+        changed."""
         self._allowed_lag_of = allowed_lag_of
         if rules != self._rules:
             self._rules, self._names = rules, Names({})
@@ -122,8 +123,8 @@ class Assessor:
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: PartitionColumns) -> None:
-        """Restarts the observations of a partition that gets a commit or loses it, or whose lag becomes known or
-        unknown while it has no commit. Its offsets are then counted from another place."""
+        """Restarts the observations of partitions whose lag is now counted from another place. They get or lose a
+        commit, or their lag becomes known or unknown without a commit."""
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
@@ -139,7 +140,7 @@ class Assessor:
 
 
 def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
-    """Returns the age of the oldest unhandled message, in Kafka or the storage; NaN if either age is unknown."""
+    """Returns the age of the oldest unhandled message, in Kafka or the storage, or NaN if either age is unknown."""
     if stored is None or stored_seconds is None:
         return lag_seconds
     in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))

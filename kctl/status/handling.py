@@ -42,8 +42,8 @@ def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
 
 
 def tries(sinkers: Mapping[str, SinkerStats], storage: StorageReply) -> Iterator[Found]:
-    """Reports the handler if many tries of the last minute failed, or if messages are pending and a sinker's tries have
-    all failed for over 30 s."""
+    """Reports the handler if many tries of the last minute failed. Also reports it if a sinker's tries have all failed
+    for over 30 s and messages are pending."""
     count = sum(each.recent_tries or 0 for each in sinkers.values())
     failures = {name: stats.recent_failures or 0 for name, stats in sinkers.items()}
     failed = sum(failures.values())
@@ -79,7 +79,7 @@ def _limit_seconds(stats: SinkerStats) -> float:
 
 
 def stored_words(storage: StorageReply) -> str | None:
-    """Describes how many messages are in the storage; None if the number is 0 or unknown."""
+    """Describes how many messages are in the storage. Returns None if the number is 0 or unknown."""
     count = (storage.pending or 0) + (storage.processing or 0)
     if not count:
         return None
@@ -88,8 +88,7 @@ def stored_words(storage: StorageReply) -> str | None:
 
 
 def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[Found]:
-    """Reports a fleet if the age of its oldest unhandled message is too great and does not fall, or was so until
-    recently (`UnhandledTrend.seen`)."""
+    """Reports a fleet whose oldest unhandled message is too old (`UnhandledTrend.seen`)."""
     if unhandled.is_late:
         limit = f"the limit (status.oldest_limit) is {unhandled.limit_seconds:.0f} s"
         why = "; ".join(filter(None, (f"{_oldest(unhandled)}, {limit}", stored_words(storage))))

@@ -1,7 +1,7 @@
 """The history of many partitions in a time window, with bounded memory. Pure.
 
 Times are the caller's monotonic seconds. All values are in columns, so that one pass over 100,000 partitions takes a
-few hundred NumPy operations. An unknown time is NaN, an unknown offset `ABSENT`.
+few hundred NumPy operations. An unknown time is NaN, and an unknown offset is `ABSENT`.
 """
 
 from enum import IntEnum
@@ -125,9 +125,9 @@ class History:
     def add(self, new: SeenOffsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
         """Adds the latest known offsets, ignores older ones, and forgets observations older than `keep_seconds`.
 
-        A lag up to `allowed_lag` does not count as pending. If both the log end and the commit are now below the old
-        commit, the log was recreated, and its old observations are dropped. If only the end went back, as after a
-        change of leader, the log was truncated; then the observed ends are lowered to the new one.
+        A lag up to `allowed_lag` does not count as pending. If the log end and the commit are now below the old commit,
+        the log was recreated, so old observations are dropped. If only the end went back, as after a change of leader,
+        the log was truncated, so observed ends are lowered to the new end.
         """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
         every = whole(rows, len(is_known))
@@ -168,7 +168,7 @@ class History:
         return is_other
 
     def caught_up_at(self) -> Reals:
-        """Returns when the log end was last at or below the committed offset; NaN if unknown.
+        """Returns when the log end was last at or below the committed offset, or NaN if unknown.
 
         All pending messages are newer. A time before the oldest observation is estimated from the pace of arrivals.
         """
@@ -227,7 +227,8 @@ class History:
             self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
-        """Learns the usual silence between commits: the second longest of eight; the longest may be an accident."""
+        """Learns the usual silence between commits. It is the second longest of eight, because the longest may be an
+        accident."""
         if not len(rows):
             return
         count = self._silence_count[rows]

@@ -1,4 +1,4 @@
-"""Observed offsets of many partitions over time: for each partition a window of 16 rows, in columns. Pure.
+"""Observed offsets of many partitions over time, in columns. Each partition has a window of 16 rows. Pure.
 
 With an object per row, the garbage collector would scan millions of objects again and again for 100,000 partitions.
 """
@@ -22,7 +22,7 @@ class Observations:
     """The observations of `size` partitions, oldest first. Times and log ends of a partition never fall.
 
     A full window drops the row whose two neighbours are the closest in time, in proportion to the row's age. So a
-    window can cover the last seconds closely and still reach back an hour. Columns are read-only; a partition uses the
+    window can cover the last seconds closely and still reach back an hour. Columns are read-only. A partition uses the
     first `count` of `WINDOW` rows.
     """
 
@@ -51,8 +51,8 @@ class Observations:
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds a row, observed at `at` (seconds), to each partition. `is_same`: whether both offsets equal those of the
-        newest row; `is_end_same`: whether the end does. Of a run of equal rows, keeps only the first and the last."""
+        """Adds a row, observed at `at` (seconds), to each partition. `is_same`: the newest row has this `committed` and
+        `end`. `is_end_same`: it has this `end`. Of a run of equal rows, keeps only the first and the last."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
@@ -68,7 +68,7 @@ class Observations:
         self.end_since[every] = np.where(is_end_same, self.end_since[every], at)
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
-        """Drops rows older than `since`, except the newest of them, whose values were valid at `since`."""
+        """Drops rows older than `since`, but keeps the newest of them, because its values were valid at `since`."""
         while True:
             every = whole(rows, len(self.count))
             is_passed = (self.count[every] > 2) & (self.at[1, every] <= since)
@@ -78,17 +78,19 @@ class Observations:
             self._drop(rows, np.zeros(len(rows), np.int8))
 
     def held(self, rows: Rows, since: Reals) -> Numbers:
-        """Returns the index of the last row at or before `since`, but never of the newest row; 0 if all are later."""
+        """Returns the index of the last row at or before `since`, or 0 if all rows are later. Never chooses the newest
+        row."""
         return np.maximum(self.below(self.at, rows, since) - 1, 0)
 
     def ended_at(self, rows: Rows, end: Ints) -> Reals:
-        """Returns when each log ended at offset `end`, interpolated. `end` is between the first and the newest end."""
+        """Returns when each log ended at offset `end`, by interpolation. `end` must be between the first and newest
+        end."""
         row = self.below(self.end, rows, end) - 1
         (at, first), (next_at, last) = ((self.at[each, rows], self.end[each, rows]) for each in (row, row + 1))
         return at + (next_at - at) * (end - first) / (last - first)
 
     def below(self, column: NDArray[Any], rows: Rows, values: NDArray[Any]) -> Numbers:
-        """Counts each partition's rows, except the newest, where `column` is at most the value in `values`."""
+        """Counts each partition's rows where `column` is at most the value in `values`. Never counts the newest row."""
         every, found = whole(rows, len(self.count)), np.zeros(len(rows), np.int8)
         last = self.count[every] - 1
         for number in range(int(last.max(initial=0))):
@@ -125,5 +127,5 @@ def _highest(column: Ints) -> int:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """Returns `rows`, or a slice if these are all rows, so that indexing copies nothing."""
+    """Returns `rows`, or a slice if these are all rows. Indexing with a slice does not copy."""
     return slice(None) if len(rows) == size else rows

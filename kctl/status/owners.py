@@ -1,4 +1,4 @@
-"""The readers of partitions: one object for each reader, and columns for the rules."""
+"""The readers of partitions: one object per reader, with columns of all partitions for the rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UNSEEN = "stopped or slow"  # the state of a query that is known only by its che
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """The worker that reads a partition, or the reason why none does."""
+    """The worker that reads a partition, or why no worker reads it."""
 
     name: str | None
     """None if no worker answers for the partition."""
@@ -46,13 +46,13 @@ class Owners:
     """The owner of each of many partitions. Immutable. NaN means unknown."""
 
     def __init__(self, owners: Sequence[Owner], numbers: Rows) -> None:
-        """`numbers`: each partition's index into `owners`."""
+        """`numbers` has each partition's index into `owners`."""
         self._owners, self._numbers = tuple(owners), numbers
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
         """Makes columns from the owner of each partition. With `spread`, `owners` has one owner per group, and `spread`
-        makes a column of partitions from a column of groups. `owners` may repeat an object."""
+        turns a column of groups into a column of partitions. `owners` may repeat an object."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
         numbers = {each: number for number, each in enumerate(distinct)}
@@ -89,5 +89,5 @@ class Owners:
         return np.array(of_owners, np.bool_)[self._numbers]
 
     def seconds(self, name: str) -> Reals:
-        """Returns a field of all owners, such as `trigger_seconds`; NaN if unknown."""
+        """Returns a field of all owners, such as `trigger_seconds`, with NaN for an unknown value."""
         return np.array([getattr(each, name) for each in self._owners], np.float64)[self._numbers]

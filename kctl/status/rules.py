@@ -1,8 +1,8 @@
-"""The rules for partitions: pure functions of observations in a time window. For the reasons see docs/status.md.
+"""The rules for partitions: pure functions of observations in a time window. docs/status.md has the reasons.
 
-The idea is Burrow's. But micro-batches commit in jumps, so the rules compare the time since the last commit with the
-trigger interval, the running batch and earlier waits, and the lag after one commit with the lag after the next. Each
-rule judges all its partitions at once, because judging 100,000 one by one takes a thousand times as long.
+The idea is Burrow's, but micro-batches commit in jumps. So the rules compare the lag after one commit with the lag
+after the next. They compare the time since the last commit with the trigger interval, the running batch and earlier
+waits. A rule judges all partitions at once, because judging 100,000 one by one takes a thousand times as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -53,7 +53,7 @@ class StatusRules:
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """Returns how many messages may remain: by the first `PATTERN=MESSAGES` that matches `group`, or else 0."""
+    """Returns how many messages may remain, by the first `PATTERN=MESSAGES` that matches `group`, or else 0."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
@@ -71,7 +71,7 @@ def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
 
 
 def kept_seconds(cycle: Reals) -> Reals:
-    """Returns how long to keep observations, to reveal a reader that is only slightly too slow."""
+    """Returns how long to keep observations, long enough to find a reader that is only slightly too slow."""
     return np.maximum(_LEAST_KEPT_SECONDS, np.minimum(_CYCLES_KEPT * cycle, _LONGEST_WINDOW_SECONDS))
 
 
@@ -93,8 +93,8 @@ class _Case(NamedTuple):
     """How long messages may be pending without a commit."""
 
     def quiet(self, rows: Rows) -> Reals:
-        """Returns how long the consumer had been silent at its newest offsets. Time without observations is not its
-        fault."""
+        """Returns how long the consumer had been silent at its newest offsets, not counting time without
+        observations."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
@@ -106,8 +106,8 @@ _Rule = Callable[[_Case, Rows, Judgements], Bools]
 def judge(
     seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float, stored: Ints | None = None
 ) -> Judgements:
-    """Judges each partition at `now` by the first matching rule, without hysteresis. `stored`: each partition's
-    messages in the storage; None without a storage."""
+    """Judges each partition at `now` by the first matching rule, without hysteresis. `stored` has each partition's
+    messages in the storage, or is None without a storage."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
@@ -120,8 +120,8 @@ def judge(
 
 
 def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
-    """Returns how long messages may be pending without a commit: three cycles, or if that is shorter, one cycle and the
-    limit of a batch, so that a trigger of an hour does not delay a warning by three hours."""
+    """Returns how long messages may be pending without a commit: three cycles, but at most one cycle plus
+    `batch_limit_seconds`. So a trigger of an hour does not delay a warning by three hours."""
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
     is_learned = ~np.isnan(owners.seconds("trigger_seconds")) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
@@ -250,8 +250,8 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds rising lag: first over the window, then over longer and longer times, as far back as observations reach. A
-    consumer that is slightly too slow is found late, because the rise must exceed the growth of lag between two
+    """Finds rising lag. Looks first at the window, then at longer and longer times, as far back as observations reach.
+    A consumer that is slightly too slow is found late, because the rise must exceed the growth of lag between two
     commits."""
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
@@ -281,8 +281,8 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Returns whether the lag rises, and the least lag in the first half of the window. A lag rises if it stayed above
-    the allowed lag, has clearly grown from the first half to the second, and still grows."""
+    """Returns whether the lag rises, and the least lag in the first half of the window. A rising lag stayed above the
+    allowed lag, has clearly grown from the first half to the second, and still grows."""
     # Compares halves, so that one dip does not hide a growing lag, and a burst that is being worked off does not look
     # like one. Compares lag right after commits, because every lag grows between commits.
     seen, kept = case.seen, case.seen.rows
@@ -343,10 +343,10 @@ _RULES: tuple[_Rule, ...] = (
 
 
 def growth_per_second(seen: History, span: Reals) -> Reals:
-    """Returns the growth of the lag in messages per second; NaN before a second observation.
+    """Returns the growth of the lag in messages per second, or NaN before a second observation.
 
-    Measures from the first commit in the window to the last, because lag always grows between commits; without two
-    commits, over the whole window.
+    Measures from the first commit in the window to the last, because lag always grows between commits. Without two
+    commits, measures over the whole window.
     """
     kept, has_two = seen.rows, seen.rows.count > 1
     found = np.where(has_two, 0.0, np.nan)

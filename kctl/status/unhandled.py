@@ -39,23 +39,23 @@ def stored_seconds(storage: StorageReply) -> float | None:
 
 
 def older(*ages: float | None) -> float | None:
-    """The greatest age; None if any age is unknown."""
+    """Returns the greatest age, or None if any age is unknown."""
     known = [age for age in ages if age is not None]
     return max(known) if len(known) == len(ages) else None
 
 
 def limit_seconds(configured: float, cycle_seconds: float) -> float:
-    """Returns `configured`, or if that is 0, a limit derived from the usual cycle."""
+    """Returns `configured`. If that is 0, returns a limit derived from the usual cycle."""
     return configured or max(_LEAST_LIMIT_SECONDS, _CYCLES * cycle_seconds)
 
 
 class UnhandledTrend:
     """Judges the age of the oldest unhandled message over time.
 
-    The age grows by a second per second, and drops with each commit. So lows are compared: the lowest ages in windows
-    of one cycle. The age counts as falling once the lower of the last two lows is under the highest low of `_MEMORY`
-    windows by the length of two windows. This ends once the lows have grown by the length of a window, or fallen too
-    slowly for `_MEMORY` windows.
+    The age grows by a second per second, and drops with each commit. So lows are compared. A low is the lowest age in
+    the last two windows of one cycle each. The age counts as falling once the low is two window lengths below the
+    highest low of `_MEMORY` windows. The fall ends once the low has risen by a window length, or has fallen too slowly
+    for `_MEMORY` windows.
     """
 
     def __init__(self, hold_seconds: float) -> None:

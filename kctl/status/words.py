@@ -8,7 +8,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 class Status(StrEnum):
-    """Statuses from best to worst: a group has the worst status of its partitions."""
+    """Statuses from best to worst. A group has the worst status of its partitions."""
 
     ELSEWHERE = "elsewhere"
     """A worker of another host reads the partition, and that host judges it."""
@@ -35,7 +35,7 @@ NUMBERS = {status: number for number, status in enumerate(STATUSES)}  # numbers 
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """The status of a partition or a group, with its reason. None: unknown."""
+    """The status of a partition or a group, with its reason. None means unknown."""
 
     status: Status
     reason: str
