@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -74,25 +75,19 @@ class _Change:
             self.report("; ".join(filter(None, (self._so_far, str(error)))), "failed")
 
 
+@dataclass(eq=False, repr=False)
 class Workbench:
     """Reads and changes dead letters. Belongs to one event loop."""
 
-    def __init__(
-        self,
-        opened: Callable[[], AbstractContextManager[DeadLetterStore]],
-        audit_log: Callable[[], Path],
-        sending: Callable[[str], AbstractContextManager[Send]],
-        attend: Attend = _unlisted,
-        *,
-        decoder: Decoder | None = None,
-    ) -> None:
-        """`sending` opens a sender to a topic. `attend` lists a change among the operations. `decoder` decodes messages
-        for display."""
-        self.decoder = decoder
-        self._opened = opened
-        self._audit_log = audit_log
-        self._sending = sending
-        self._attend = attend
+    _opened: Callable[[], AbstractContextManager[DeadLetterStore]]
+    _audit_log: Callable[[], Path]
+    _sending: Callable[[str], AbstractContextManager[Send]]
+    """Opens a sender to a topic."""
+    _attend: Attend = _unlisted
+    decoder: Decoder | None = field(default=None, kw_only=True)
+    """Decodes messages for display."""
+
+    def __post_init__(self) -> None:
         self._threads = DaemonThreads(THREADS, "kctl-dead-letters")
         self._at_work = 0
         self._change: Future[int] | None = None

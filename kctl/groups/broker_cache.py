@@ -13,7 +13,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import inf
 
 from kctl.config.sections import KafkaSection
@@ -57,34 +57,29 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
     return {"offsets": why} | errors if why else errors
 
 
+@dataclass(eq=False, repr=False)
 class BrokerCache:
     """A cache of a group's offsets. Belongs to one event loop, but runs work on all partitions in its own thread. Call
     `close()` at the end."""
 
-    def __init__(
-        self,
-        reader: ClusterReader,
-        servers: str,
-        group: str,
-        clock: Callable[[], float] = time.monotonic,
-        interval_seconds: float = 1.0,
-        reset: ResetPolicy = ResetPolicy.EARLIEST,
-    ) -> None:
-        """`interval_seconds` is the time between calls of `refresh`. `reset` decides where the group starts in a
-        partition without a commit."""
-        self.nothing_known = BrokerSnapshot(PartitionColumns(Names({group: ()})), reset=reset)
-        self._interval_seconds = interval_seconds
+    _reader: ClusterReader
+    _servers: str
+    _name: str
+    _clock: Callable[[], float] = time.monotonic
+    interval_seconds: float = 1.0
+    """The time between calls of `refresh`."""
+    reset: ResetPolicy = ResetPolicy.EARLIEST
+    """Decides where the group starts in a partition without a commit."""
+
+    def __post_init__(self) -> None:
+        self.nothing_known = BrokerSnapshot(PartitionColumns(Names({self._name: ()})), reset=self.reset)
         self._kept_interval_seconds = 0.0
         self._answered_at: float | None = None
         self._complete_at: float | None = None
         self._back_at = -inf
-        self._reader = reader
-        self._servers = servers
-        self._name = group
-        self._clock = clock
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="kctl-brokers")
         self._running: asyncio.Future[None] | None = None
-        self._known = KnownGroups(inf, group, reset)
+        self._known = KnownGroups(inf, self._name, self.reset)
         self._partitions = self.nothing_known.partitions
         self._group: GroupStats | None = None
         self._assigned = self.nothing_known.assigned
@@ -145,7 +140,7 @@ class BrokerCache:
         )
 
     def _stale_after(self) -> float:
-        interval = max(self._interval_seconds, self._kept_interval_seconds)
+        interval = max(self.interval_seconds, self._kept_interval_seconds)
         return max(_STALE_INTERVALS * interval, _SHORTEST_STALE_SECONDS)
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -72,30 +72,24 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+@dataclass(eq=False, repr=False)
 class Collector:
     """Takes the fleet's snapshots. Belongs to one event loop, but any thread may read `latest`."""
 
-    def __init__(
-        self,
-        config: Config,
-        members: Members,
-        broker_cache: BrokerCache,
-        supervisor: Supervisor,
-        feed: EventFeed,
-        rpc: Callable[[], Mapping[str, RpcStats]],
-        *,
-        operations: Mapping[tuple[str, str], int] | None = None,
-        http_refused: Mapping[str, int] | None = None,
-        groups: Callable[[], Clusters] = lambda: Clusters(()),
-        hosts: Callable[[], HostsAnswer] | None = None,
-    ) -> None:
-        self._config = config
-        self._feed = feed
-        self._rpc = rpc
-        self._operations = {} if operations is None else operations
-        self._http_refused = {} if http_refused is None else http_refused
-        self._groups = groups
-        self._hosts = hosts
+    _config: Config
+    _members: Members
+    _broker_cache: BrokerCache
+    _supervisor: Supervisor
+    _feed: EventFeed
+    _rpc: Callable[[], Mapping[str, RpcStats]]
+    _: KW_ONLY
+    operations: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    http_refused: Mapping[str, int] = field(default_factory=dict)
+    groups: Callable[[], Clusters] = lambda: Clusters(())
+    hosts: Callable[[], HostsAnswer] | None = None
+
+    def __post_init__(self) -> None:
+        config = self._config
         self.prepare: list[Callable[[FleetSnapshot], None]] = []
         """Functions that get every snapshot, on a thread, before it becomes the latest."""
         self._changes = Changes(started_at=time.time())
@@ -109,9 +103,6 @@ class Collector:
         self._transactions: dict[Partition, tuple[int, float]] = {}
         """Log ends that an open transaction keeps in place, and since when."""
         self._sequence = 0
-        self._members = members
-        self._broker_cache = broker_cache
-        self._supervisor = supervisor
         self._leader = CachedCommand(MEMBER_LEADER, lambda members: members.leader is not None)
         """A member knows its generation slightly before its leader."""
         self._kept = [CachedCommand(COMMANDS[name]) for name in _KEPT]
@@ -204,13 +195,13 @@ class Collector:
             brokers=freshness,
             broker_group=of_brokers.group,
             rpc=self._rpc(),
-            operations_total=dict(self._operations),
-            http_refused_total=dict(self._http_refused),
+            operations_total=dict(self.operations),
+            http_refused_total=dict(self.http_refused),
             memory_limit_bytes=self._supervisor.memory_limits(),
             sequence=self._sequence,
-            clusters=self._groups().clusters,
-            hosts=None if self._hosts is None else self._hosts(),
-            has_own_storage=self._hosts is not None and self._config.storage.kind.is_file,
+            clusters=self.groups().clusters,
+            hosts=None if self.hosts is None else self.hosts(),
+            has_own_storage=self.hosts is not None and self._config.storage.kind.is_file,
         )
 
     def _ask(self, sockets: Mapping[str, Path], rpc: str, deadline: float) -> Awaitable[FanOut[Raw]]:

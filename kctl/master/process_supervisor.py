@@ -70,26 +70,20 @@ class SupervisionPolicy:
     memory_interval_seconds: float = 2.0
 
 
+@dataclass(eq=False, repr=False)
 class ProcessSupervisor:
     """Supervises one process on one event loop. `run` does the work. `start`, `restart` and `stop` send it requests."""
 
-    def __init__(
-        self,
-        launch: Launch,
-        policy: SupervisionPolicy,
-        probe: Probe,
-        at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
-        given_up: Callable[[str], None] = lambda _: None,
-        stalled_from_start: Callable[[str, float], None] = lambda _name, _since: None,
-    ) -> None:
-        """Calls `given_up` when the process enters the state `fatal`. If the process stalls and has never finished a
-        batch, calls `stalled_from_start` with the time of its last progress."""
-        self.launch = launch
-        self.policy = policy
-        self._probe = probe
-        self._at_start = at_start
-        self._given_up = given_up
-        self._stalled_from_start = stalled_from_start
+    launch: Launch
+    policy: SupervisionPolicy
+    _probe: Probe
+    _at_start: Callable[[str], Mapping[str, object]]
+    _given_up: Callable[[str], None]
+    """Called when the process enters the state `fatal`."""
+    _stalled_from_start: Callable[[str, float], None]
+    """Called with the time of its last progress if the process stalls and has never finished a batch."""
+
+    def __post_init__(self) -> None:
         self.former: int | None = None
         """The session of a process of an earlier master that survives SIGKILL; it must end first."""
         self.started_with: Mapping[str, object] = {}

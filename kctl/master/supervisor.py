@@ -6,7 +6,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 
 from kctl.errors import OperationUnknown
 from kctl.master.process import ProcessLog, processes
@@ -92,22 +92,19 @@ _OLD_SECONDS = 5.0
 """The longest time for which callers share a measurement."""
 
 
+@dataclass(eq=False, repr=False)
 class Supervisor:
     """Supervises all processes of a fleet. Belongs to one event loop."""
 
-    def __init__(
-        self,
-        launches: Iterable[Launch],
-        policies: Mapping[str, SupervisionPolicy],
-        probe: Probe,
-        at_start: Callable[[str], Mapping[str, object]] = lambda _: {},
-        paused: Callable[[str], tuple[Scope, ...]] = lambda _: (),
-    ) -> None:
-        """`policies` has a policy for each kind of process. `paused` returns what a process must not read."""
-        self._policies = policies
-        self._probe = probe
-        self._at_start = at_start
-        self._paused = paused
+    launches: InitVar[Iterable[Launch]]
+    _policies: Mapping[str, SupervisionPolicy]
+    """A policy for each kind of process."""
+    _probe: Probe
+    at_start: Callable[[str], Mapping[str, object]] = lambda _: {}
+    paused: Callable[[str], tuple[Scope, ...]] = lambda _: ()
+    """Returns what a process must not read."""
+
+    def __post_init__(self, launches: Iterable[Launch]) -> None:
         self._given_up: asyncio.Queue[str] = asyncio.Queue()
         self._processes = {launch.name: self._supervised(launch) for launch in launches}
         self._running: dict[str, asyncio.Task[None]] = {}
@@ -179,7 +176,7 @@ class Supervisor:
                 self._processes[launch.name].launch = launch
 
     def status(self) -> tuple[WorkerStatus, ...]:
-        return tuple(replace(self._processes[name].status(), paused=self._paused(name)) for name in self.names)
+        return tuple(replace(self._processes[name].status(), paused=self.paused(name)) for name in self.names)
 
     async def until_fatal(self) -> str:
         return await self._given_up.get()
@@ -228,7 +225,7 @@ class Supervisor:
             launch,
             self._policies[launch.kind],
             self._probe,
-            self._at_start,
+            self.at_start,
             self._given_up.put_nowait,
             self._on_stalled_from_start,
         )

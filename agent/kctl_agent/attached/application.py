@@ -11,7 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import InitVar, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, Self, TypeAlias
 
@@ -185,23 +185,19 @@ _RETRY_SECONDS: Final = 5.0
 _REQUEST_MS: Final = 5000
 
 
+@dataclass(eq=False, repr=False)
 class Attached:
-    def __init__(
-        self,
-        spark: Any,
-        name: str,
-        run_dir: Path | None,
-        commit_group: str | None,
-        servers: str | None,
-        settings: dict[str, Any] | None,
-    ) -> None:
-        self._spark = spark
+    _spark: Any
+    name: InitVar[str]
+    run_dir: InitVar[Path | None]
+    _commit_group: str | None
+    _servers: str | None
+    _settings: dict[str, Any] | None
+
+    def __post_init__(self, name: str, run_dir: Path | None) -> None:
         self._queries = Queries(name)
-        self._servers = servers
-        self._settings = settings
         self._active: dict[tuple[str, str], Any] = {}
         self._options: dict[str, list[dict[str, str]]] = {}
-        self._commit_group = commit_group
         self._admin: Any = None
         self._shadow: ShadowGroup | None = None
         commands = with_describe({**COMMANDS, "stack_dump": STACK_DUMP})

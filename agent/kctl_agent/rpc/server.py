@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, InitVar, dataclass
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -158,30 +159,24 @@ _PAUSE_SECONDS: Final = 1.0
 _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 
 
+@dataclass(eq=False, repr=False)
 class AgentServer:
     """The server of an agent. A request must be complete within `frame_timeout_seconds` of its first byte, and a reply
     must progress within that time. A silent connection is closed after `idle_timeout_seconds`. Above `max_connections`
     the server answers `busy`."""
 
-    def __init__(
-        self,
-        run_dir: Path,
-        name: str,
-        commands: Mapping[str, AgentCommand] = COMMANDS,
-        *,
-        max_connections: int = 256,
-        frame_timeout_seconds: float = 5.0,
-        idle_timeout_seconds: float = 300.0,
-        backlog: int = 256,
-    ) -> None:
-        self.name = name
-        self._run_dir = run_dir
-        self._max_connections = max_connections
-        self.frame_timeout_seconds = frame_timeout_seconds
-        self.idle_timeout_seconds = idle_timeout_seconds
-        self._backlog = backlog
-        self.faults = FaultCounters(_LOG, name)
-        self._dispatcher = Dispatcher(name, commands, self.faults)
+    run_dir: Path
+    name: str
+    commands: InitVar[Mapping[str, AgentCommand]] = COMMANDS
+    _: KW_ONLY
+    max_connections: int = 256
+    frame_timeout_seconds: float = 5.0
+    idle_timeout_seconds: float = 300.0
+    backlog: int = 256
+
+    def __post_init__(self, commands: Mapping[str, AgentCommand]) -> None:
+        self.faults = FaultCounters(_LOG, self.name)
+        self._dispatcher = Dispatcher(self.name, commands, self.faults)
         self.reply_to = self._dispatcher.reply_to
         self._connections: dict[int, AcceptedConnection] = {}
         self._sweep_at = inf  # never later than the earliest deadline; may be earlier
@@ -200,9 +195,9 @@ class AgentServer:
         """Starts serving. Callers are answered once this returns. Raises PathError, RuntimeError (started before)."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
-        prepare_run_dir(self._run_dir)
+        prepare_run_dir(self.run_dir)
         with _FORK_LOCK:
-            self._bound = bind_socket(self._run_dir, self.name, self._backlog)
+            self._bound = bind_socket(self.run_dir, self.name, self.backlog)
             self.epoll = select.epoll()
             self._wake_fd = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
             _SERVERS.add(self)
@@ -292,13 +287,13 @@ class AgentServer:
         if not is_permitted(uid):
             self.faults.note("a peer of another user was rejected")
             is_there = connection.refuse(NotPermitted("only the user of this agent and root may ask it"), now)
-        elif len(self._connections) > self._max_connections:
+        elif len(self._connections) > self.max_connections:
             self.faults.note("a connection above the limit was rejected")
-            text = f"{self._max_connections} connections are open, the limit of this agent: try again"
+            text = f"{self.max_connections} connections are open, the limit of this agent: try again"
             is_there = connection.refuse(Busy(text), now)
         else:
             return True
-        return is_there and len(self._connections) <= self._max_connections + _LINGER_SLOTS
+        return is_there and len(self._connections) <= self.max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
         """Stops accepting until the next sweep: the listener stays readable, so the loop would spin."""

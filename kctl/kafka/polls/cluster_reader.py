@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import InitVar, dataclass, field
 
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.client.access import ClusterAccess
@@ -21,28 +22,22 @@ _TOPICS_SECONDS = 5.0
 """Maximum age of a fleet's metadata, so that an added partition is soon read."""
 
 
+@dataclass(eq=False, repr=False)
 class ClusterReader:
     """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`. The
     first poll connects. A poll after one with `errors` connects again."""
 
-    def __init__(
-        self,
-        access: ClusterAccess,
-        timeout_seconds: float,
-        groups: AllGroups | NamedGroups | None = None,
-        logs: WantedLogs | None = None,
-        *,
-        wants_topic: Callable[[str], bool] = lambda _: True,
-        add_more: Callable[[ClusterReading], None] = lambda _: None,
-    ) -> None:
-        """`wants_topic` filters the topics of committed offsets. Before logs are read, `add_more` adds groups that
-        Kafka does not know."""
-        self._access = access
-        self._timeout_seconds = timeout_seconds
-        self._groups = AllGroups() if groups is None else groups
-        self._logs = LogReader(WantedLogs() if logs is None else logs)
-        self._wants_topic = wants_topic
-        self._add_more = add_more
+    _access: ClusterAccess
+    _timeout_seconds: float
+    _groups: AllGroups | NamedGroups = field(default_factory=AllGroups)
+    logs: InitVar[WantedLogs] = WantedLogs()  # noqa: RUF009 - it is frozen
+    wants_topic: Callable[[str], bool] = lambda _: True
+    """Filters the topics of committed offsets."""
+    add_more: Callable[[ClusterReading], None] = lambda _: None
+    """Adds groups that Kafka does not know, before logs are read."""
+
+    def __post_init__(self, logs: WantedLogs) -> None:
+        self._logs = LogReader(logs)
         self._connection: ClusterConnection | None = None
         self._committed = CommittedReader()
         self.asked: Mapping[str, int] = {}
@@ -93,7 +88,7 @@ class ClusterReader:
         if silent >= connection.brokers.keys():
             raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
         self._read_committed(connection, reading)
-        self._add_more(reading)
+        self.add_more(reading)
         self._logs.read(connection, reading, silent)
         return reading
 
@@ -114,7 +109,7 @@ class ClusterReader:
             if isinstance(starts, KctlError):
                 reading.failed("committed", starts)
                 continue
-            wanted = {key: each for key, each in starts.items() if self._wants_topic(key[0])}
+            wanted = {key: each for key, each in starts.items() if self.wants_topic(key[0])}
             begun = {key: each.offset for key, each in wanted.items() if each.offset is not None}
             reading.committed[name] = by_topic(begun)
             reading.share_lag[name] = {key: each.lag for key, each in wanted.items() if each.lag is not None}
@@ -122,7 +117,7 @@ class ClusterReader:
     def _wanted(self, committed: dict[str, GroupOffsets]) -> dict[str, GroupOffsets]:
         # Looks at distinct topics, because thousands of groups read a few topics, usually all wanted.
         topics = {topic for each in committed.values() for topic, _ in each.topics}
-        unwanted = {topic for topic in topics if not self._wants_topic(topic)}
+        unwanted = {topic for topic in topics if not self.wants_topic(topic)}
         return {name: each.without(unwanted) for name, each in committed.items()} if unwanted else committed
 
 

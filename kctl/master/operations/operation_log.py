@@ -12,7 +12,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
 
@@ -38,23 +38,19 @@ _SHORT_SECONDS = 0.2
 """A long operation that ends within this time is answered with its end."""
 
 
+@dataclass(eq=False, repr=False)
 class OperationLog:
     """Runs and records operations, each as a task with a deadline. Belongs to one event loop."""
 
-    def __init__(
-        self,
-        types: Mapping[str, type[FleetOperation]],
-        context: Context,
-        audit_path: Path | None,
-        counts: Counter[tuple[str, str]] | None = None,
-    ) -> None:
-        """Writes audit lines to the log, and as JSON to `audit_path`."""
-        self.types = types
-        self._context = context
-        self.counts: Counter[tuple[str, str]] = Counter() if counts is None else counts
-        """(name, outcome) -> count; outcomes are `done`, `failed`, `unknown`, `refused`."""
+    types: Mapping[str, type[FleetOperation]]
+    _context: Context
+    _audit_path: Path | None
+    """Gets the audit lines as JSON; the log gets them too."""
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """(name, outcome) -> count; outcomes are `done`, `failed`, `unknown`, `refused`."""
+
+    def __post_init__(self) -> None:
         self.listeners: list[Callable[[Operation], None]] = []
-        self._audit_path = audit_path
         self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, Callable[[], object]] = {}

@@ -10,7 +10,7 @@ import logging
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -116,28 +116,24 @@ RESUME_FRACTION = 0.8
 """A throttled worker resumes when the storage holds less than this part of its limit."""
 
 
+@dataclass(eq=False, repr=False)
 class MainLoop:
     """A worker's turns as a member of its group. `turn` and `close` are for the main thread."""
 
-    def __init__(
-        self,
-        settings: WorkerSettings,
-        pipeline: Pipeline,
-        brokers: Brokers,
-        storage: OffsetStore,
-        stats: WorkerStats,
-        inbox: Inbox,
-        stored: deque[Group],
-    ) -> None:
-        """Spark's callback threads add the partitions of stored batches to `stored`."""
-        self._settings = settings
+    _settings: WorkerSettings
+    _pipeline: Pipeline
+    brokers: InitVar[Brokers]
+    storage: InitVar[OffsetStore]
+    _stats: WorkerStats
+    _inbox: Inbox
+    _stored: deque[Group]
+    """Spark's callback threads add the partitions of stored batches."""
+
+    def __post_init__(self, brokers: Brokers, storage: OffsetStore) -> None:
+        settings, pipeline, stats = self._settings, self._pipeline, self._stats
         self._describe = brokers.describe
-        self._pipeline = pipeline
         self._turn_seconds = TURN_SHARE * settings.kafka.max_poll_interval_seconds
         self._begun = deadline.NEVER
-        self._stats = stats
-        self._inbox = inbox
-        self._stored = stored
         self._progress = ReadProgress()
         self._lifecycle = Lifecycle()
         self._performers = self._made_performers()
@@ -164,7 +160,7 @@ class MainLoop:
         self._checks = LogChecks(pipeline, brokers, storage, progress)
         seeking = Seeking(pipeline, brokers, storage, member, progress, stats)
         self._requests = Requests(
-            settings.name, inbox, member, self._lifecycle, seeking, self._perform, self._on_lost, self._describe
+            settings.name, self._inbox, member, self._lifecycle, seeking, self._perform, self._on_lost, self._describe
         )
         self._requeuing = self._made_requeuing(storage)
         stats.sources = Sources(member, self._watcher, pipeline, progress, settings.kafka.auto_offset_reset)
