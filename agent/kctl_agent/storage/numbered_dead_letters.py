@@ -7,14 +7,17 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 from kctl_agent.errors import BadParams
 from kctl_agent.replies.block_size import RECENT_DEAD_COUNTED, RECENT_DEAD_SECONDS, RecentDeadLetters
 from kctl_agent.storage.base import PAGE, STEP_SECONDS, DeadLetterStore, Progress, Step, read_page, silent
+from kctl_agent.storage.block import BLOCK_BYTES
 from kctl_agent.storage.causes import public_class
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup, DeadLetterPage, check_count, grouped
+from kctl_agent.storage.limits import StorageLimits
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection, is_id_number
 
 LATEST = 1e12
@@ -43,7 +46,12 @@ class Place(NamedTuple):
         return f"{self.at!r}/{self.number}"
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class NumberedDeadLetters(DeadLetterStore):
+    block_messages: int = 500
+    block_bytes: int = BLOCK_BYTES
+    codec: str = "none"
+    limits: StorageLimits = StorageLimits()  # noqa: RUF009 - it is frozen
     counted = INDEXED
 
     @abstractmethod

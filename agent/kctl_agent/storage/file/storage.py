@@ -11,6 +11,7 @@ import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, fields
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from kctl_agent.errors import StorageError
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import given_up, judge, opened
 from kctl_agent.storage.base import Storage, StorageUnusable, Writer
-from kctl_agent.storage.block import BLOCK_BYTES, Block
+from kctl_agent.storage.block import Block
 from kctl_agent.storage.chunk import NONE_STORED, Advance, Binding, StoredOffset, StoredOffsets, TopicPartition
 from kctl_agent.storage.claim import NONE_DEAD, Claim, DeadLetter, DeadLetterGroup, Errors, Settled
 from kctl_agent.storage.file import dead_letter_table, offset_table, queue_table
@@ -28,7 +29,7 @@ from kctl_agent.storage.file.log import Log, noting_disk_errors, recover, sync_f
 from kctl_agent.storage.file.queue_table import MachineClock
 from kctl_agent.storage.file.schema import connect, create, transaction
 from kctl_agent.storage.file.writer import FileWriter
-from kctl_agent.storage.limits import Free, StorageLimits, StorageStats
+from kctl_agent.storage.limits import Free, StorageStats
 from kctl_agent.storage.numbered_dead_letters import NumberedDeadLetters, Place
 from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.selection import EVERYTHING, INDEXED, Selection
@@ -40,25 +41,15 @@ _INHERITED: list[sqlite3.Connection] = []
 """Connections of a parent process, which must not even be closed here (https://sqlite.org/howtocorrupt.html, 2.6)."""
 
 
+@dataclass(eq=False, repr=False)
 class FileStorage(NumberedDeadLetters, Storage):
     counted = INDEXED | {"tries_from", "tries_to", "offset_from", "offset_to", "traceback"}
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        block_messages: int = 500,
-        block_bytes: int = BLOCK_BYTES,
-        codec: str = "none",
-        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
-        clock: MachineClock = MachineClock(),  # noqa: B008 - it has no state
-    ) -> None:
-        self.path = path.absolute()
-        self.block_messages = block_messages
-        self.block_bytes = block_bytes
-        self.codec = codec
-        self.limits = limits
-        self.clock = clock
+    path: Path
+    clock: MachineClock = field(default=MachineClock(), kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.path = self.path.absolute()
         self._db: sqlite3.Connection | None = None
         self._log: Log | None = None
         self._lock = threading.Lock()
@@ -70,8 +61,7 @@ class FileStorage(NumberedDeadLetters, Storage):
             self._forget()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = ("block_messages", "block_bytes", "codec", "limits", "clock")
-        made = partial(type(self), **{name: getattr(self, name) for name in settings})
+        made = partial(type(self), **{each.name: getattr(self, each.name) for each in fields(self) if each.kw_only})
         return made, (self.path,), {"_file": self._file}
 
     @property

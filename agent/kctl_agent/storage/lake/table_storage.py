@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import uuid
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -39,26 +39,21 @@ TARGET_FILE_BYTES = 128 << 20
 """As Delta's own auto compaction (`spark.databricks.delta.autoCompact.maxFileSize`)."""
 
 
+@dataclass(eq=False, repr=False)
 class TableStorage(OffsetStore):
     """A Delta table as storage. With `merge_schema`, a batch's new columns are added to the table."""
 
-    def __init__(
-        self,
-        folder: Folder,
-        *,
-        partition_by: Sequence[str] = (),
-        target_file_bytes: int = TARGET_FILE_BYTES,
-        merge_schema: bool = False,
-        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
-    ) -> None:
-        self.folder = folder
-        self.partition_by = tuple(partition_by)
-        self.target_file_bytes = target_file_bytes
-        self.merge_schema = merge_schema
-        self.limits = limits
-        self.table = LakeTable(folder)
+    folder: Folder
+    _: KW_ONLY
+    partition_by: Sequence[str] = ()
+    target_file_bytes: int = TARGET_FILE_BYTES
+    merge_schema: bool = False
+    limits: StorageLimits = StorageLimits()  # noqa: RUF009 - it is frozen
+
+    def __post_init__(self) -> None:
+        self.table = LakeTable(self.folder)
         self._owner: Binding | None = None
-        self.counter = TableCounter(self.table, target_file_bytes)
+        self.counter = TableCounter(self.table, self.target_file_bytes)
 
     @property
     def identity(self) -> str:

@@ -21,9 +21,6 @@ Run = tuple[str, DeathCause]
 
 class RedisDeadLetters(NumberedDeadLetters):
     _session: RedisSession
-    block_messages: int
-    block_bytes: int
-    codec: str
 
     def _dead_now(self) -> float:
         return self._session.server_time()

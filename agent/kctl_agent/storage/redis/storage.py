@@ -11,16 +11,17 @@ earlier entry, and its idle time stands still when the server's clock is set bac
 import time
 import uuid
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import InitVar, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from kctl_agent.message import Message
 from kctl_agent.storage.ack_rules import AckVerdict, given_up, judge, opened
 from kctl_agent.storage.base import Storage, StorageUnusable, Writer
-from kctl_agent.storage.block import BLOCK_BYTES, Block
+from kctl_agent.storage.block import Block
 from kctl_agent.storage.chunk import NONE_STORED, Advance, Binding, StoredOffset, StoredOffsets, TopicPartition
 from kctl_agent.storage.claim import NONE_DEAD, Claim, Errors, Settled
-from kctl_agent.storage.limits import StorageLimits, StorageStats
+from kctl_agent.storage.limits import StorageStats
 from kctl_agent.storage.put_rules import judged, judged_at_start, next_version, refuse_moved, refuse_other
 from kctl_agent.storage.redis.client import REPLY_SECONDS, RedisSession, as_unusable, check_server, free_memory
 from kctl_agent.storage.redis.codec import block_of, name_of, parted, partitions_of, stored_offset_of, words
@@ -32,27 +33,17 @@ LAYOUT_VERSION = b"6"
 PAGE = 500
 
 
+@dataclass(eq=False, repr=False)
 class RedisStorage(RedisDeadLetters, Storage):
     """A storage in Redis. `namespace`, usually the consumer group, separates storages in one database."""
 
-    def __init__(
-        self,
-        url: str,
-        namespace: str,
-        *,
-        password_file: Path | None = None,
-        block_messages: int = 500,
-        block_bytes: int = BLOCK_BYTES,
-        codec: str = "none",
-        limits: StorageLimits = StorageLimits(),  # noqa: B008 - it is frozen
-        reply_seconds: float = REPLY_SECONDS,
-    ) -> None:
-        self._namespace = namespace
-        self._session = RedisSession(url, f"{{kctl:{namespace}}}:", password_file, reply_seconds)
-        self.block_messages = block_messages
-        self.block_bytes = block_bytes
-        self.codec = codec
-        self.limits = limits
+    url: InitVar[str]
+    _namespace: str
+    password_file: InitVar[Path | None] = field(default=None, kw_only=True)
+    reply_seconds: InitVar[float] = field(default=REPLY_SECONDS, kw_only=True)
+
+    def __post_init__(self, url: str, password_file: Path | None, reply_seconds: float) -> None:
+        self._session = RedisSession(url, f"{{kctl:{self._namespace}}}:", password_file, reply_seconds)
 
     @property
     def identity(self) -> str:
