@@ -20,7 +20,7 @@ def read_private(path: Path) -> str:
 
 
 def check_private(path: Path) -> None:
-    """Checks, as `read_private` does, who may open a file that OpenSSL or Java reads. Raises OSError."""
+    """Checks who has access to a file that OpenSSL or Java reads. Raises OSError as `read_private` does."""
     _judge(path.stat(), path)
 
 

@@ -1,4 +1,4 @@
-"""Maintenance of a lake's tables, started by the master at quiet times: settings on stdin, one line on stdout."""
+"""Maintains a lake's tables, started by the master at quiet times. Takes settings on stdin and prints one line."""
 
 import json
 import os
@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def looked_after(lake: LakeStorage, group: str) -> tuple[list[str], list[str]]:
-    """Maintains the tables; returns what was done and what failed. A failure does not stop the other steps."""
+    """Maintains the tables and returns what was done and what failed. A failure does not stop later steps."""
     done: list[str] = []
     failed: list[str] = []
     for table in lake.tables():

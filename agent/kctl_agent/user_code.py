@@ -1,8 +1,8 @@
 """`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or transform as the worker or sinker
 will, for `kctl config check`. KIND is `handler`, `transform`, `batch_transform` or `typed_transform`.
 
-Prints an error, or an empty line. Output of the code, and the stack if it hangs, go to stderr. A transform is also
-called with no records if Java is installed and its columns do not depend on a schema registry.
+Prints an error, or an empty line. The code's output goes to stderr, and so does its stack if it hangs. If Java is
+installed, a transform other than a `typed_transform` is also called with no records.
 """
 
 import faulthandler

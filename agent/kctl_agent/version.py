@@ -1,3 +1,3 @@
-"""The version of both distributions."""
+"""The version of kctl and kctl-agent."""
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-Asks Spark every second, because a listener would need a port in the application, and Spark drops the events of a slow
-listener (sparkMeasure #7). Needs PySpark 3.4 and kafka-python.
+Polls Spark every second. A listener would need a port in the application, and Spark drops the events of a slow listener
+(sparkMeasure #7). Needs PySpark 3.4 or newer and kafka-python.
 """
 
 import atexit
@@ -52,7 +52,7 @@ class _Query:
 
 
 class Queries:
-    """The state of queries, from Spark's progress reports, in which any field may be missing. For one thread."""
+    """The state of queries, from Spark's progress reports. Any field of a report may be missing. For one thread."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -73,7 +73,7 @@ class Queries:
             self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
     def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
-        """Counts the last batch, and batches whose reports were never seen, with their rows computed from offsets."""
+        """Counts the last batch and any batches missed before it. Offsets give the rows of missed batches."""
         batch_id = progress.get("batchId")
         if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
             return
@@ -107,7 +107,7 @@ class Queries:
         return is_new
 
     def positions(self) -> dict[Partition, int]:
-        """Returns where each query's last finished batch ended; if two queries read a partition, the lower offset."""
+        """Returns where each query's last finished batch ended, with the lowest offset if queries share a partition."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():
@@ -162,7 +162,7 @@ def sources_of(progress: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def offsets_of(offsets: object) -> dict[Partition, int]:
-    """Parses offsets such as `{"orders": {"0": 17}}`, in some Spark versions JSON text. Returns {} if malformed."""
+    """Parses offsets such as `{"orders": {"0": 17}}`, which may be JSON text. Returns {} if malformed."""
     if isinstance(offsets, str):
         try:
             offsets = json.loads(offsets)
@@ -215,7 +215,7 @@ class Attached:
         self._thread.start()
 
     def close(self) -> None:
-        """Ends the attachment; the application continues. Idempotent."""
+        """Ends the attachment, but not the application. Idempotent."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -240,7 +240,7 @@ class Attached:
                 self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> bool:
-        """Runs a step and returns whether it succeeded. Its errors are logged and never reach the application."""
+        """Runs a step and returns whether it succeeded. Logs its errors, which never reach the application."""
         try:
             step()
             return True

@@ -16,7 +16,6 @@ Partition = tuple[str, int]
 
 
 def log_bounds(admin: Any, partitions: Collection[Partition]) -> tuple[dict[Partition, int], dict[Partition, int]]:
-    """Returns the start offsets and the end offsets of partitions whose leader answers."""
     from kafka import TopicPartition
     from kafka.admin import OffsetSpec
 
@@ -36,7 +35,7 @@ def last_progress(query: Any) -> str | None:
 
 
 def options_of(query: Any) -> list[dict[str, str]]:
-    """Returns the options of a query's Kafka sources, from its plan; an empty list if they are unknown."""
+    """Returns the options of the Kafka sources in a query's plan, or an empty list if they are unknown."""
     try:
         plan = query._jsq.streamingQuery().analyzedPlan()  # noqa: SLF001 - there is no public way to a query's options
     except Exception:  # Spark Connect, or a version that calls it otherwise: then arguments of `attach` are needed
@@ -57,8 +56,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Returns the queries that read another cluster than that of the servers `own`. Server lists of one cluster share a
-    server. If all queries have the same list, none is elsewhere: `own` may be other addresses of their cluster."""
+    """Returns the queries that read another cluster than `own`, a list of servers. Lists with a common server are one
+    cluster. If all queries have one list, returns no query, because `own` may be other addresses of their cluster."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -115,8 +114,8 @@ _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 
 
 class ShadowGroup:
-    """A consumer group without members, whose committed offsets show ordinary tools how far an application has read.
-    Spark itself commits nothing. For one thread."""
+    """A consumer group without members. Its committed offsets show ordinary tools how far an application has read.
+    Spark itself does not commit offsets. For one thread."""
 
     def __init__(self, admin: Any, group: str) -> None:
         self._admin = admin
@@ -125,8 +124,8 @@ class ShadowGroup:
         self._all_since = time.monotonic()
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commits changed positions; returns all committed offsets. While the group has members, returns None and
-        commits nothing. Raises KafkaError."""
+        """Commits changed positions and returns all committed offsets. If the group has members, commits nothing and
+        returns None. Raises KafkaError."""
         from kafka.errors import KafkaError
 
         try:

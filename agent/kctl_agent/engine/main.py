@@ -1,5 +1,5 @@
-"""An engine's process: `python -m kctl_agent.engine` (see `process.bootstrap`). The agent's socket is up before Java
-starts; workers request a gateway over this socket."""
+"""An engine's process: `python -m kctl_agent.engine` (see `process.bootstrap`). The agent's socket opens before Java
+starts. Workers request a gateway over this socket."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Opens a gateway for a worker, and closes that of its predecessor. Raises OSError, OverflowError."""
+        """Opens a gateway for a worker, and closes its predecessor's gateway. Raises OSError, OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -195,7 +195,7 @@ class EngineProcessStats(ProcessStats):
 
 @dataclass(frozen=True, slots=True)
 class OpenGateway(commands.AgentOperation):
-    """Opens a gateway into the JVM for one process; the outcome contains its port and token."""
+    """Opens a gateway into the JVM for one process. The outcome contains the gateway's port and token."""
 
     rpc: ClassVar = "gateway"
     name: str = param("the worker's name")

@@ -22,13 +22,13 @@ def forget_coordinators(admin: Any) -> None:
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """Resumes a join that outlasts a poll: kafka-python 3.0.12 forgets such a join. Call it before each poll.
+    """Resumes a join that outlasts a poll. Call this before each poll, because kafka-python 3.0.12 can forget the join:
 
-    - If new metadata caused the join, the leader's `need_rejoin` is false once it has computed the assignment, so its
-      next poll does not await the join's result. Heartbeats stay off, so the group evicts the leader, which never
-      rejoins.
-    - If the join ends between two polls, the next poll starts another join instead of taking the result, so all members
-      rejoin. Two members that poll rarely can make each other rejoin for ever, and neither reads.
+    - New metadata caused the join, and this member is the leader. Once it has computed the assignment, `need_rejoin` is
+      false, so its next poll does not await the join's result. Heartbeats stay off, so the group evicts the leader,
+      which never rejoins.
+    - The join ends between two polls. The next poll ignores the result and starts another join, so all members rejoin.
+      Two members that poll rarely can make each other rejoin for ever, and neither reads.
     """
     from kafka.coordinator.base import MemberState
 

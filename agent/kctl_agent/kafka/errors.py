@@ -48,7 +48,7 @@ def is_of_kafka(error: BaseException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Returns the reason as part of a sentence: `connection refused`, `no answer in time`, `NOT_COORDINATOR`."""
+    """Returns the reason as part of a sentence, such as `connection refused` or `NOT_COORDINATOR`."""
     kind = type(error).__name__
     if kind == "KafkaTimeoutError":
         return "no answer in time"
@@ -67,7 +67,7 @@ def reason(error: BaseException) -> str:
 
 
 def name_of(error: BaseException | type[BaseException]) -> str | None:
-    """Returns the broker's name for an error, such as `UNKNOWN_TOPIC_OR_PARTITION`; None if no broker sent it."""
+    """Returns the broker's name for an error, such as `UNKNOWN_TOPIC_OR_PARTITION`, or None if no broker sent it."""
     is_os_error = isinstance(error, OSError) or (isinstance(error, type) and issubclass(error, OSError))
     number = None if is_os_error else getattr(error, "errno", None)
     if number is None:

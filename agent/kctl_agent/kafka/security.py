@@ -1,4 +1,4 @@
-"""TLS and SASL towards the brokers, as settings of kafka-python's clients and of Spark's Java client."""
+"""TLS and SASL for connections to brokers, as settings of kafka-python's clients and of Spark's Java client."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -37,7 +37,7 @@ class Security(NamedTuple):
         return f"Security({self.protocol})"
 
     def client_settings(self, read_token: Callable[[Path], str] = token_in) -> dict[str, Any]:
-        """Returns settings for kafka-python's clients. OAUTHBEARER calls `read_token` at each authentication."""
+        """Returns settings for kafka-python's clients. With OAUTHBEARER, `read_token` runs at each authentication."""
         settings: dict[str, Any] = {"security_protocol": self.protocol}
         if self.is_encrypted:
             settings |= {
@@ -72,8 +72,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Returns options of Spark's Java client. They contain the key and certificate as text, because the client cannot
-    read these from two files (KIP-651); it never logs the texts."""
+    """Returns options of Spark's Java client. They contain the text of the key and certificate, because the client
+    cannot read two files (KIP-651). The client never logs this text."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {
@@ -108,5 +108,5 @@ def _jaas(security: Security) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    """Quotes a text for JAAS by StreamTokenizer's rules: a backslash escapes."""
+    """Quotes a text for JAAS by StreamTokenizer's rules."""
     return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'

@@ -1,1 +1,1 @@
-"""The process around a worker, a sinker or an engine. An attached application never imports it."""
+"""The process around a worker, a sinker or an engine. An attached application never imports this package."""

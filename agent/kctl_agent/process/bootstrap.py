@@ -1,8 +1,10 @@
 """Starts a kctl process with settings from the first line of stdin. The log and the agent's socket start before
-anything that may hang.
+anything that may hang. The log ends with the reason for the exit.
 
-Exit codes: 0 stopped as requested; 78 (EX_CONFIG) cannot start as configured, or a worker was fenced; 1 any other
-reason. The log ends with the reason.
+Exit codes:
+- 0: stopped as requested
+- 78 (EX_CONFIG): cannot start as configured, or a worker was fenced
+- 1: any other reason
 """
 
 import importlib
@@ -40,7 +42,7 @@ _PRIVATE = 0o077
 
 
 class BootstrapError(AgentError, code="bootstrap_failed"):
-    """A worker or sinker cannot start with its configuration; it exits with 78."""
+    """A process cannot start with its configuration, so it exits with 78."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +65,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Starts the agent and runs `serve`; returns the exit code of `serve`, or after an error EX_CONFIG or 1."""
+    """Starts the agent, runs `serve` and returns its exit code. After an error, returns EX_CONFIG or 1."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C
@@ -100,14 +102,14 @@ def leave(code: int) -> NoReturn:
 
 
 def left(log: logging.Logger, code: int, why: str) -> int:
-    """Logs why the process ends, as the last line of its log, which `kctl status` shows; returns the exit code."""
+    """Logs why the process ends and returns `code`. `kctl status` shows this last line of the log."""
     log.log(logging.ERROR if why else logging.INFO, "%s", why or "left")
     return code
 
 
 def log_trace(error: BaseException, *expected: type[Exception]) -> None:
-    """Logs a traceback, at DEBUG if the error is `expected` or its message suffices, otherwise at ERROR. An error that
-    the user's module raised at import is always logged at ERROR."""
+    """Logs a traceback at ERROR, but at DEBUG for an AgentError or an `expected` error. An error from the import of the
+    user's module is always logged at ERROR."""
     cause = error.__cause__ if isinstance(error, BootstrapError) else None
     is_plain = cause is None and isinstance(error, (AgentError, *expected))
     trace = traceback_of(cause or error, own_frames=cause is None)
@@ -115,7 +117,7 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def loaded(setting: str, name: str, folder: Path | None) -> Any:
-    """Imports the user's `module:attribute`, from `folder` first; calls it if it is a class. Raises BootstrapError."""
+    """Imports the user's `module:attribute`, from `folder` first. Calls it if it is a class. Raises BootstrapError."""
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     module, _, attribute = name.partition(":")

@@ -19,12 +19,12 @@ def go_on(begun: tuple[float, float]) -> None:
 
 
 def left() -> float:
-    """Seconds until the deadline; infinite without a deadline, negative after it."""
+    """Returns the seconds until the deadline: infinite without a deadline, negative after it."""
     at: float = getattr(_of, "at", _NEVER)
     return at - time.monotonic()
 
 
 def allows(seconds: float) -> bool:
-    """Whether a step of up to `seconds` may begin: if so much time is left, or at least half of the whole time."""
+    """Returns whether a step of up to `seconds` may begin. That much time must be left, or half of the whole time."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

@@ -33,7 +33,7 @@ class Stopped(Exception):
 
 
 def outage(error: BaseException) -> Outside | None:
-    """Returns the external system that caused an error; None if waiting would not help."""
+    """Returns the external system whose outage caused an error, or None if waiting would not help."""
     if isinstance(error, StorageUnusable) and error.retriable:
         return "storage"
     if isinstance(error, RegistryUnusable):
@@ -56,7 +56,7 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Runs `step`; repeats it in an outage, or raises Stopped if a stop is requested. Raises other errors of `step`."""
+    """Runs `step` and repeats it in an outage. Raises Stopped if a stop is requested, and other errors of `step`."""
     tries = 0
     while True:
         try:

@@ -79,8 +79,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records a trouble of a part. Until `works` is called for this part, `why` is shown as the last error: at once
-        if the trouble is grave, otherwise after `GRACE_SECONDS`."""
+        """Records a trouble of a part. `why` is shown as the last error until `works` is called for the part. A grave
+        trouble is shown at once, any other after `GRACE_SECONDS`."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -149,7 +149,7 @@ class ProcessStats(ABC):
             self._publish()
 
     def _publish(self) -> None:
-        """Publishes a snapshot. A bug must not end the thread, or the last snapshot would pass for current."""
+        """Publishes a snapshot. If a bug ended this thread, the last snapshot would seem current."""
         try:
             self._last = self._snapshot()
         except Exception as error:
@@ -161,7 +161,7 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Counts the storage's contents in a thread. A hang does not delay snapshots, but shows in the age of the count."""
+    """Counts the storage's contents in a thread. If the storage hangs, snapshots continue and the count's age grows."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
@@ -233,7 +233,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Counts recent dead letters, which costs a query, only if the number of all dead letters has changed."""
+        """Counts recent dead letters, which costs a query."""
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()

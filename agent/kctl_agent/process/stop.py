@@ -16,8 +16,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 class StopRequest:
-    """A flag for signal handlers and threads. A `threading.Event` set by a signal handler can deadlock with the `wait`
-    that the handler interrupts."""
+    """A flag for signal handlers and threads. A signal handler that sets a `threading.Event` can deadlock with the
+    `wait` that it interrupts."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -40,11 +40,11 @@ class StopRequest:
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Calls `stop`, in another thread or a signal handler, when the master is gone. Call it in the main thread.
+    """Calls `stop`, from another thread or a signal handler, when the master is gone. Call this in the main thread.
 
-    The end of stdin shows that the master has ended. If another process has inherited the pipe, stdin does not end, but
-    the kernel sends SIGTERM (PR_SET_PDEATHSIG) when the thread that started this process ends. So a master starts
-    processes from its main thread. SIGABRT, which the master sends to a hung process, writes all stacks to stderr.
+    The end of stdin shows that the master has ended. If another process has inherited the pipe, stdin does not end. So
+    the kernel also sends SIGTERM (PR_SET_PDEATHSIG) when the thread that started this process ends. Masters therefore
+    start processes from the main thread. The master sends SIGABRT to a hung process, which writes all stacks to stderr.
     """
     faulthandler.enable(all_threads=True)
     signal.signal(signal.SIGTERM, lambda *_: stop())

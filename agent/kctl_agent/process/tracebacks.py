@@ -44,17 +44,17 @@ def place_of(error: BaseException) -> str:
 
 
 def indented(sentence: str, trace: str) -> str:
-    """Joins a sentence and a trace, indented so that a log reader does not take its lines for entries."""
+    """Joins a sentence and a trace. Indents the trace, so that a log reader does not take its lines for entries."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 
 def plain(text: str) -> str:
-    """Escapes lone surrogates, which file names may contain and which would break log, storage and reply."""
+    """Escapes lone surrogates, which file names may contain. They would break log, storage and reply."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def named(error: BaseException) -> str:
-    """Returns type and message; only the type if the user's exception fails to produce a message."""
+    """Returns an error's type and message, or only the type if the message is empty or `str` fails."""
     with suppress(Exception):
         if text := str(error):
             return short(f"{type(error).__name__}: {text}")

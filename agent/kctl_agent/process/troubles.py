@@ -1,4 +1,4 @@
-"""The troubles of a process: outages and errors, one for each part of the process. No clock: callers pass the time."""
+"""The troubles of a process: outages and errors, at most one for each part. Callers pass the time."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records a trouble. Returns whether to log it now: once for each trouble, after `grace_seconds`."""
+        """Records a trouble and returns whether to log it now. Each trouble is logged once, after `grace_seconds`."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -45,7 +45,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the engine's outage, since it may have caused the others; otherwise the one that began first."""
+        """Returns the engine's outage, as it may have caused other outages. Without one, returns the oldest outage."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
@@ -54,7 +54,7 @@ class Troubles:
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """Returns the error to show. An outage takes precedence, since it may have caused the other errors."""
+        """Returns the error to show: an outage if there is one, because it may have caused the other errors."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

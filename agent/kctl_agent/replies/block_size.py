@@ -36,7 +36,7 @@ RECENT_DEAD_COUNTED = 20_000  # a file or Redis storage counts at most this many
 
 @dataclass(frozen=True, slots=True)
 class RecentDeadLetters:
-    """Dead letters of the last minutes."""
+    """Dead letters of the last five minutes."""
 
     count: int = 0
     error_class: str | None = None
@@ -50,8 +50,8 @@ class RecentDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """A storage's messages by state, and its bytes. For several storages, the numbers are sums (None if one of them is
-    unknown), and `free_bytes` is the lowest."""
+    """A storage's messages by state, and its bytes. For several storages, each number is the sum, or None if one is
+    unknown. `free_bytes` is the lowest."""
 
     storage: str | None = optional()
     """Identity of the storage, equal for workers that share it; None for several."""

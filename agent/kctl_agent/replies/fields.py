@@ -1,5 +1,5 @@
-"""Declares fields of replies: how they are encoded, their column of the command line and their metric. Also has
-`TopicPartition`, so that the command line can import it without the replies that use it."""
+"""Declares fields of replies: their encoding, their column of the command line and their metric. `TopicPartition` is
+here so that the command line can import it without the replies."""
 
 from __future__ import annotations
 
@@ -27,23 +27,23 @@ class FieldMetric(NamedTuple):
 
 
 def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
-    """Declares a field. `metric`: arguments of `FieldMetric`; `shown`: such as a `column` of `kctl rpc workers -o wide`
-    with `digits` after the point."""
+    """Declares a field. `metric` has the arguments of `FieldMetric`. `shown` has, for example, the `column` and
+    `digits` of `kctl rpc workers -o wide`."""
     if metric:
         shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)
 
 
 def age(*metric: Any) -> Any:
-    """A duration in seconds, which grows while a reply is kept."""
+    """Declares a duration in seconds, which grows while a reply is kept."""
     return value(*metric, is_age=True)
 
 
 def counter(*metric: Any) -> Any:
-    """A field that only grows while its process lives."""
+    """Declares a field that only grows while its process lives."""
     return value(*metric, is_counter=True)
 
 
 def optional() -> Any:
-    """The JSON omits the field while it is None."""
+    """Declares a field that the JSON omits while it is None."""
     return field(default=None, metadata={"is_left_out": True})

@@ -1,4 +1,4 @@
-"""`kafka_lag`, `offset_checker`: the offsets of each assigned partition."""
+"""Replies about Kafka: the offsets of assigned partitions, brokers, topics and group membership."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Returns the lag from the committed offset to the end, never negative, by the master's rule: without a commit, it
-    counts from the log start (`earliest`) or the position (`latest`). None if an offset is unknown."""
+    """Returns the lag from the committed offset to the end, or None if an offset is unknown. As in the master, the lag
+    without a commit counts from the log start (`earliest`) or the position (`latest`)."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position

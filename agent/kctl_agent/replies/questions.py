@@ -1,5 +1,5 @@
-"""Declares the questions to the processes of a fleet, `getXxx` and `onXxx`, once for agents, master, HTTP and `kctl
-rpc`. Types and functions are given by name, so that a command imports only those it needs."""
+"""Declares the questions to a fleet's processes once, for agents (`getXxx`), the master (`onXxx`), HTTP and `kctl rpc`.
+Types and functions are given by name, so that a command imports only what it needs."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ _REDUCERS = "kctl.reduce.base"
 
 
 class Question(NamedTuple):
-    """A question. If it has a `key` and no `reducer`, the answer joins the rows of all replies, and keeps the newest
-    row of each key."""
+    """A question. With a `key` and without a `reducer`, the answer joins the rows of all replies. Of rows with equal
+    keys, it keeps the newest."""
 
     title: str
     summary: str

@@ -1,6 +1,6 @@
 """`workers`: what a worker, sinker, engine or attached application is doing.
 
-Each dataclass has a docstring: otherwise Python makes one from the signature, which takes time in every `kctl status`.
+Each dataclass has a docstring. Python would otherwise make one from the signature, which slows every `kctl status`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WaitingFor:
 
 @dataclass(frozen=True, slots=True)
 class UnreadPartition:
-    """A partition that cannot be read. `offset`: the first record that cannot be read; None if no record can."""
+    """A partition that cannot be read. `offset` is the first unreadable record, or None if no record can be read."""
 
     topic: str
     partition: int
@@ -183,7 +183,7 @@ class WorkerReply:
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
-    """The outage that it waits out; if there are several, the one that began first."""
+    """The outage that it waits out. If there are several, the engine's or else the one that began first."""
     left_out: tuple[UnreadPartition, ...] | None = None
     """Assigned partitions that cannot be read at present, while the others are."""
     isolated: tuple[UnreadPartition, ...] | None = None

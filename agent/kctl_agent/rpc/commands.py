@@ -1,7 +1,7 @@
-"""The commands of an agent: name, pure answer function, and what `describe` shows of each.
+"""The commands of an agent: name, answer function, and what `describe` shows of each.
 
-A question is answered from the last snapshot, with current ages. Only `ping` proves that an agent answers; a successful
-connect proves nothing. An operation is accepted at once; `operation` shows its outcome, `cancel` drops it.
+An agent answers a question from the last snapshot, with current ages. Only `ping` proves that the agent answers. A
+successful connect does not. An operation is accepted at once. `operation` shows its outcome, and `cancel` drops it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Answer: TypeAlias = Callable[[Snapshot, JsonObject, float], JsonObject]
 
 @dataclass(frozen=True, slots=True)
 class AgentCommand:
-    """A method of an agent: an operation if `changes`, otherwise a question."""
+    """A method of an agent. `changes` is True if it changes something, and False for a question."""
 
     name: str
     answer: Answer
@@ -68,7 +68,7 @@ LOG_LEVEL = AgentCommand("log_level", _set_log_level, "set the log level from no
 
 
 def _stacks(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-    """Returns one text per thread, innermost call last, without values of variables, which may contain messages."""
+    """Returns one text per thread, innermost call last. Omits values of variables, which may contain messages."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads = [
         {
@@ -87,7 +87,6 @@ _OLD_SECONDS = 15.0
 
 
 def _command(name: str, question: Question) -> AgentCommand:
-    """Makes the command that answers a question. It raises NotReady if the snapshot lacks a needed reply."""
     kind: type = named(question.reply)
 
     def answer(snapshot: Snapshot, _params: JsonObject, now: float) -> JsonObject:
@@ -157,18 +156,18 @@ _UNTIL: Final = Param(
 
 
 class AgentOperation:
-    """A frozen dataclass whose fields are the operation's parameters."""
+    """An operation on an agent: a frozen dataclass whose fields are its parameters."""
 
     __slots__ = ()
     rpc: ClassVar[str]
 
     def on_accepted(self, inbox: Inbox) -> None:
-        """Runs at once, on the agent's thread. If this method raises, the operation is not accepted."""
+        """Runs on the agent's thread when the request arrives. If it raises, the operation is not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PauseScopes(AgentOperation):
-    """Read everything except these scopes, until the next `pause`; no scopes: resume."""
+    """Pause these scopes and read everything else, until the next `pause`. Without scopes, resume."""
 
     rpc: ClassVar = "pause"
     scopes: list[JsonObject] = param("topic, partition, by, since; a null topic pauses everything")
@@ -179,7 +178,7 @@ class PauseScopes(AgentOperation):
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition(AgentOperation):
-    """Continue reading a partition at another offset, in group and storage."""
+    """Continue reading a partition at another offset, in the group and the storage."""
 
     rpc: ClassVar = "seek"
     topic: str = param("its topic")

@@ -1,4 +1,4 @@
-"""From a decoded frame to the bytes of its reply: parse, look up, check, answer, encode. No socket, no thread."""
+"""Turns a decoded frame into the bytes of its reply. Uses no socket and no thread."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class FaultCounters:
 
 
 class Dispatcher:
-    """Answers frames from the last snapshot. Any thread sets `snapshot`; one thread calls `reply_to`."""
+    """Answers frames from the last snapshot. Any thread may set `snapshot`, but only one thread calls `reply_to`."""
 
     def __init__(self, name: str, commands: Mapping[str, AgentCommand], faults: FaultCounters) -> None:
         self.snapshot: Snapshot | None = None
@@ -97,6 +97,6 @@ class Dispatcher:
 
 
 def place_of(error: Exception) -> str:
-    """Returns file and line of an error, without its message, which may contain a peer's text."""
+    """Returns the file and line of an error. Omits its message, which may contain a peer's text."""
     frames = traceback.extract_tb(error.__traceback__)
     return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else "an unknown place"

@@ -1,5 +1,5 @@
-"""The meaning of frames: `Request`, replies, names of methods on the wire. Pure. Unknown fields are ignored, because a
-newer peer may send them; a known field with a wrong value is rejected."""
+"""The meaning of frames: `Request`, replies, names of methods on the wire. Unknown fields are ignored, because a newer
+peer may send them. A known field with a wrong value is rejected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_ID_LENGTH: Final = 128
 
 
 class Role(IntEnum):
-    """The sender: an external caller (the CLI, other clients), or the master."""
+    """The sender of a request: an external caller, such as the CLI, or the master."""
 
     EXTERNAL = 0
     MASTER = 1
@@ -48,7 +48,7 @@ class Request:
 
     @classmethod
     def parse(cls, frame: JsonObject) -> Request:
-        """Parses a frame, which needs only `role`, `rpc` and `method`. Raises BadRequest, naming the wrong field."""
+        """Parses a frame. Only `role`, `rpc` and `method` are required. Raises BadRequest, naming the wrong field."""
         check_request(frame)
         get = frame.get
         return cls(
@@ -66,7 +66,7 @@ class Request:
 
 
 def check_request(frame: JsonObject) -> None:
-    """Checks a frame without making an object, because this is the hot path."""
+    """Checks a frame without making a `Request`, because this is the hot path."""
     get = frame.get
     version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
     if version != PROTOCOL_VERSION or type(version) is not int:
@@ -114,18 +114,17 @@ def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002
 
 
 def readable_id(frame: JsonObject) -> str | None:
-    """Returns the id of a frame, even of a frame that is not a valid request."""
     id_ = frame.get("id")
     return id_ if type(id_) is str and len(id_) <= MAX_ID_LENGTH else None
 
 
 def is_plain_number(value: object) -> bool:
-    """Returns False for NaN, infinities and numbers above 64 bits; True for other numbers and for all other values."""
+    """Returns False for NaN, infinities and numbers above 64 bits, and True for any other value."""
     return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
 
 
 def number_of(count: int, noun: str, plural: str = "") -> str:
-    """Formats a count with its noun: `1 worker`, `2 workers`. Pass `plural` for irregular nouns."""
+    """Formats a count with its noun: `1 worker`, `2 workers`."""
     return f"{count} {noun}" if count == 1 else f"{count} {plural or noun + 's'}"
 
 

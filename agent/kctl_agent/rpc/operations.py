@@ -1,4 +1,4 @@
-"""Operations on a running process: the agent's thread accepts them, the thread that owns the work executes them.
+"""Operations on a running process. The agent's thread accepts them, and the thread that owns the work executes them.
 
 So the agent's thread never touches a consumer, a Spark session or a storage. The caller asks later for the outcome, by
 the operation's id.
@@ -73,7 +73,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Operations between the agent's thread, which accepts them, and the thread that executes them. For any thread."""
+    """Passes operations from the agent's thread to the thread that executes them. For any thread."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -87,8 +87,8 @@ class Inbox:
         self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation, unless `first` raises. Ignores an operation whose id is known, because the request was
-        repeated, or was cancelled before it arrived."""
+        """Accepts an operation, unless `first` raises. Ignores an operation with a known id, because its request was
+        repeated or was cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -112,7 +112,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Begins an operation; then it cannot be cancelled. Returns its outcome if it was cancelled or is too late."""
+        """Begins an operation, or returns its outcome if it was cancelled or is too late."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:
@@ -133,7 +133,7 @@ class Inbox:
                 self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """Returns the outcome of an operation; None if this process never had the operation, or has forgotten it."""
+        """Returns the outcome of an operation, or None if this process never had it or has forgotten it."""
         with self._lock:
             return self._outcomes.get(id_)
 

@@ -1,5 +1,5 @@
-"""The agent's socket: one daemon thread, one epoll loop, bounded connections. As a guest in other processes, it uses
-only the standard library, and no signal handler, umask or fork."""
+"""The agent's socket: one daemon thread, one epoll loop, bounded connections. As a guest in other processes, it needs
+only the standard library. It does not fork, and does not change signal handlers or the umask."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own ide
 
 
 class AcceptedConnection:
-    """An accepted socket, whose replies are sent in the order of requests. It is dropped when `on_event` returns False,
-    or at `deadline` (monotonic) if nothing happens before. Its memory is limited to one receive, one batch of replies
-    and the reply that overfilled the batch."""
+    """An accepted socket, whose replies are sent in the order of requests. The server drops it if `on_event` returns
+    False, or at `deadline` (monotonic). Its memory is limited to one request, one receive, one batch of replies and the
+    reply that overfilled the batch."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_server", "_waiting", "deadline", "fd", "socket")
 
@@ -104,7 +104,7 @@ class AcceptedConnection:
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
-        """Sets the deadline: within a frame, the frame time-out from its first byte; otherwise the idle time-out."""
+        """Sets the deadline: the idle time-out, or inside a frame, the frame time-out from its first byte."""
         server = self._server
         is_idle = self._decoder.at_boundary
         self.deadline = now + (server.idle_timeout_seconds if is_idle else server.frame_timeout_seconds)
@@ -161,9 +161,9 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 @dataclass(eq=False, repr=False)
 class AgentServer:
-    """The server of an agent. A request must be complete within `frame_timeout_seconds` of its first byte, and a reply
-    must progress within that time. A silent connection is closed after `idle_timeout_seconds`. Above `max_connections`
-    the server answers `busy`."""
+    """The server of an agent. A request must be complete `frame_timeout_seconds` after its first byte. A reply must not
+    stall for longer than this time. The server closes a silent connection after `idle_timeout_seconds`. Above
+    `max_connections`, it answers `busy`."""
 
     run_dir: Path
     name: str
@@ -192,7 +192,7 @@ class AgentServer:
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
-        """Starts serving. Callers are answered once this returns. Raises PathError, RuntimeError (started before)."""
+        """Starts serving, and returns when callers can connect. Raises PathError, or RuntimeError if started before."""
         if self._thread is not None:
             raise RuntimeError(f"agent {self.name} was started before: make a new one")
         prepare_run_dir(self.run_dir)
@@ -207,7 +207,7 @@ class AgentServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops serving and removes the socket if it is ours. Idempotent; for any thread except the server's."""
+        """Stops serving and removes the socket if it is ours. Idempotent. For any thread except the server's."""
         with _FORK_LOCK:
             thread = self._thread
             if thread is None:  # never started, or inherited by a fork
@@ -296,7 +296,7 @@ class AgentServer:
         return is_there and len(self._connections) <= self.max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Stops accepting until the next sweep: the listener stays readable, so the loop would spin."""
+        """Stops accepting until the next sweep. The listener stays readable, so the loop would spin."""
         self.faults.note("no descriptor or memory for another connection")
         self.epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False

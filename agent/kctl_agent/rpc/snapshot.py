@@ -1,4 +1,4 @@
-"""The immutable snapshot of a process: its owner publishes it, and its agent answers from it in microseconds."""
+"""The immutable snapshot of a process. The process publishes it, and its agent answers from it within microseconds."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Encodes and decodes frames: no socket, no clock, no meaning. A frame is a 4-byte unsigned big-endian length, followed
-by that many bytes of UTF-8 JSON: one object (docs/protocol.md)."""
+"""Encodes and decodes frames, without a socket or a clock. A frame is a 4-byte unsigned big-endian length, followed by
+that many bytes of UTF-8 JSON. The JSON is one object (docs/protocol.md)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Splits the bytes of one connection into frames, for one thread. The bytes may arrive divided in any way."""
+    """Splits the bytes of one connection into frames. The bytes may arrive divided in any way. For one thread."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
@@ -57,7 +57,7 @@ class FrameDecoder(Generic[_T]):
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Returns the frames that `data` completes. Raises FrameTooLarge (before the body is read), BadPayload."""
+        """Returns the frames that `data` completes. Raises BadPayload, or FrameTooLarge before the body is read."""
         if self.error is not None:
             raise self.error
         size = len(data)
@@ -93,7 +93,7 @@ class FrameDecoder(Generic[_T]):
         return frames
 
     def end(self) -> None:
-        """Records that the peer has closed. Raises BrokenFrame if the last frame is incomplete."""
+        """Call this when the peer has closed. Raises BrokenFrame if the last frame is incomplete."""
         if self._buffer:
             raise BrokenFrame("the peer closed the connection inside a frame")
 
@@ -110,7 +110,7 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """Makes an encoder for all messages. `JSONEncoder.encode` makes one for each, at the cost of 200 more bytes."""
+    """Makes one encoder for all messages. One per message, as in `JSONEncoder.encode`, costs as much as 200 bytes."""
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:
@@ -126,7 +126,7 @@ _WHITESPACE: Final = " \t\n\r"
 
 
 def parse_object(payload: bytes | bytearray) -> JsonObject:
-    """Parses a JSON object; unlike `json.loads`, accepts no NaN, Infinity or 1e999. Raises BadPayload."""
+    """Parses a JSON object. Unlike `json.loads`, rejects NaN, Infinity and 1e999. Raises BadPayload."""
     try:
         text = payload.decode()
         if text[:1] != "{":

@@ -21,8 +21,8 @@ NAMED = ("record", "error", "enum", "fixed")
 
 
 def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[str, str]:
-    """Returns the JSON of a schema together with the definitions of its references, and the schema's name. `referenced`
-    has the texts of the references, each after those that it refers to. Raises Undecodable."""
+    """Returns the JSON of a schema with its references inlined, and the schema's name. `referenced` has the texts of
+    the references. Each text follows the texts that it refers to. Raises Undecodable."""
     try:
         names: dict[str, Any] = {}
         for each in referenced:
@@ -54,8 +54,8 @@ def _parsed(text: str) -> Any:
 
 
 def _problem(schema: Any, names: Mapping[str, Any]) -> str | None:
-    """Returns why a message could crash fastavro, whose recursion in C has no limit, or make far more values than it
-    has bytes; None if each byte makes at most MOST_LEVELS values."""
+    """Returns why a schema is unsafe, or None. A recursive schema can crash fastavro, whose recursion in C has no
+    limit. With a safe schema, each byte of a message makes at most MOST_LEVELS values."""
     pending, count = [(schema, 0)], 0
     while pending:
         found, level = pending.pop()

@@ -13,7 +13,7 @@ from kctl_agent.schemas.registry import Registry
 
 
 class Decoded(NamedTuple):
-    """A decoded value. `schema` names its schema, such as `shop.Order (id 7)`; empty without a schema."""
+    """A decoded value. `schema` names its schema, such as `shop.Order (id 7)`, and is empty without a schema."""
 
     value: Any
     schema: str = ""

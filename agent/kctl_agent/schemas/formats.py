@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class RegistrySettings(NamedTuple):
-    """Paths are absolute. Files with secrets are read at each request, so that you can replace them."""
+    """How to reach the registry. Paths are absolute. You can replace files with secrets: each request reads them."""
 
     url: str
     basic_auth_file: str | None = None

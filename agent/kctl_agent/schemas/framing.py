@@ -1,7 +1,7 @@
-"""Confluent's framing, by which a key or value identifies its schema. Pure.
+"""Confluent's framing, by which a key or value identifies its schema.
 
-A *prefix* is magic byte 0 and a 4-byte id, or magic byte 1 and a 16-byte GUID. It precedes the payload, or is the value
-of the last header with a given name.
+A *prefix* is magic byte 0 and a 4-byte id, or magic byte 1 and a 16-byte GUID. The prefix precedes the payload, or is
+the value of the last header with a given name.
 """
 
 from uuid import UUID
@@ -24,7 +24,7 @@ def split(data: bytes, headers: Headers, header: str) -> tuple[bytes, bytes]:
 
 
 def unframed(data: bytes, headers: Headers, header: str) -> bytes:
-    """Returns the payload without its prefix; data without a prefix stay unchanged."""
+    """Returns the payload without its prefix, or `data` if it has no prefix."""
     try:
         return split(data, headers, header)[1]
     except Undecodable:

@@ -1,6 +1,6 @@
-"""A client of a schema registry with Confluent's API: schemas by id, by GUID, and the newest of a subject.
+"""A client of a schema registry with Confluent's API. Gets a schema by id or GUID, or the newest of a subject.
 
-Schemas never change, so they are kept for ever. Threads that ask for the same schema share one request.
+Schemas never change, so the client keeps them for ever. Threads that ask for one schema share one request.
 """
 
 import json
@@ -38,7 +38,7 @@ UNKNOWN = (40401, 40402, 40403)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema. `text` is Avro's JSON without references; `label` names the schema for people."""
+    """A schema. `text` is its Avro JSON, with references inlined. `label` names the schema for people."""
 
     text: str
     name: str
@@ -59,13 +59,13 @@ class Registry:
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:
-        """Returns the schema that a prefix names. Raises Undecodable if it is unknown or not Avro, RegistryUnusable."""
+        """Returns the schema that a prefix names. Raises RegistryUnusable, or Undecodable if unknown or not Avro."""
         path, label = path_of(prefix), named(prefix)
         found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
         return found
 
     def newest(self, subject: str) -> Schema:
-        """Returns the newest schema of a subject; asks the registry each time. Raises as `by_prefix` does."""
+        """Returns the newest schema of a subject. Asks the registry each time. Raises as `by_prefix` does."""
         return self._schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"), subject)
 
     def _schema(self, document: dict[str, Any], label: str) -> Schema:
@@ -77,7 +77,7 @@ class Registry:
         return Schema(text, name, label, document.get("version"), document.get("id"))
 
     def _collect_referenced(self, document: dict[str, Any], above: list[str], texts: dict[str, str]) -> None:
-        """Fills `texts` with all schemas that `document` references, by path, each after those that it references."""
+        """Adds all schemas that `document` references to `texts`. A schema follows the schemas that it references."""
         for each in document.get("references") or ():
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}"
             if path in above:
@@ -91,7 +91,7 @@ class Registry:
             texts[path] = found["schema"]
 
     def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
-        """Calls `fetch` once for each key. Threads that ask for the same key share the result. Errors are not kept."""
+        """Calls `fetch` once for each key and keeps the result, but no error. Threads with one key share the call."""
         own = Future[Any]()
         future = self._found.setdefault(key, own)  # atomic
         if future is own:
@@ -103,7 +103,6 @@ class Registry:
         return future.result()
 
     def _get(self, path: str) -> dict[str, Any]:
-        """Requests a document with a schema. Raises Undecodable if the schema is unknown, RegistryUnusable."""
         until, why = self._unknown.get(path, (0.0, ""))
         if self._clock() < until:
             raise Undecodable(why)
