@@ -69,8 +69,7 @@ _GARBAGE_THRESHOLD = 100_000
 _QUICK = frozenset({"rpc", "status", "kafka", *OPERATIONS})
 """Commands that must be fast and have released everything when they end."""
 _OF_SPARK = frozenset({"msgpack", "pandas", "pyarrow", "pyspark", "zlib_ng"})
-BROKEN_PIPE = 141
-"""The exit code of a process that ended by SIGPIPE (13)."""
+BROKEN_PIPE = 141  # the exit code of a process that ended by SIGPIPE (13)
 
 
 def run_process() -> int:

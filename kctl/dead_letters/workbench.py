@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _DONE = MappingProxyType({"requeue": "requeued", "delete": "deleted", "send": "sent"})
-THREADS = 3
-"""Two for reading, one for a change."""
+THREADS = 3  # two for reading, one for a change
 MOST_WAITING = 8
 _MESSAGES = frozenset({"key", "text"})
 """Filters that quote messages. Only the audit log has them, because more people may read the list of operations."""

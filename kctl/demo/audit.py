@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from kctl_agent.message import Message
     from kctl_agent.storage.lake.storage import LakeStorage
 
-Place = tuple[str, int, int]
-"""Topic, partition, offset."""
+Place = tuple[str, int, int]  # topic, partition, offset
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,10 +12,8 @@ from kctl.exporter.text import OPENMETRICS, TEXT, Exposed, TextBlock, TextRender
 METRICS: tuple[Metric, ...] = (*of_partitions.METRICS, *of_groups.METRICS, *of_workers.METRICS, *of_master.METRICS)
 """All metrics. An unknown value has no sample, neither 0 nor NaN. Nothing is kept between snapshots, so an outdated
 series disappears with the next snapshot. docs/metrics.md is generated from this table."""
-Page: TypeAlias = tuple[bytes, str, bool]
-"""Body, content type, and whether the body is gzipped."""
-_READY_COLLECTIONS = 120
-"""After this many collections without a request, kctl stops preparing a page."""
+Page: TypeAlias = tuple[bytes, str, bool]  # body, content type, and whether the body is gzipped
+_READY_COLLECTIONS = 120  # after this many collections without a request, kctl stops preparing a page
 
 
 class Format(NamedTuple):

@@ -37,12 +37,10 @@ from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.columns import ABSENT, Partition
 
 _LEVEL = 1
-_RAW = -15
-"""zlib's window bits for a raw stream without a header."""
+_RAW = -15  # zlib's window bits for a raw stream without a header
 _HEADER = bytes.fromhex("1f8b08000000000004ff")
 """A gzip header without name and time, of an unknown system."""
-_LAST = bytes.fromhex("0300")
-"""An empty deflate block that ends the stream."""
+_LAST = bytes.fromhex("0300")  # an empty deflate block that ends the stream
 
 
 class _Packed(NamedTuple):

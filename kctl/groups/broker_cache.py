@@ -33,8 +33,7 @@ _BACKOFF_MAX_SECONDS = 5.0
 _STALE_INTERVALS = 3
 _SHORTEST_STALE_SECONDS = 5.0
 """With a shorter limit, a busy machine alone makes offsets older than three intervals."""
-_SETTLE_SECONDS = 3.0
-"""Agents need as long, at most, to learn the replicas after the brokers are back."""
+_SETTLE_SECONDS = 3.0  # agents need as long, at most, to learn the replicas after the brokers are back
 _PARTS = ("committed", "offsets", "group")
 _PART_OF = {"groups": "group", "members": "group", "committed": "committed", "offsets": "offsets"}
 _PASSING = frozenset(

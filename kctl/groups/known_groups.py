@@ -21,8 +21,7 @@ from kctl.kafka.protocol.committed_bytes import GroupOffsets, TopicPartitions, b
 from kctl.rows.columns import ABSENT, Bools, Ints, Names, PartitionColumns, Rows, lag_from, rearranged
 from kctl.rows.partitions import ResetPolicy
 
-_WATCHED = ResetPolicy.EARLIEST
-"""Spark reads new partitions from the start of the log."""
+_WATCHED = ResetPolicy.EARLIEST  # Spark reads new partitions from the start of the log
 _NOWHERE = by_topic({})
 
 

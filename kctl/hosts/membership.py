@@ -32,8 +32,7 @@ SESSION_SECONDS = 6.0
 """The shortest session that brokers allow by default (`group.min.session.timeout.ms`)."""
 _HEARTBEAT_SECONDS = 1.0
 _JOIN_MS = 200
-_REST_SECONDS = 0.5
-"""kafka-python sends heartbeats without polls; more polls would cost 0.3 % of a core."""
+_REST_SECONDS = 0.5  # kafka-python sends heartbeats without polls; more polls would cost 0.3 % of a core
 _AGAIN_SECONDS = 2.0
 _CLOSE_MS = 2000
 _LEAVE_SECONDS = SESSION_SECONDS + 2.0

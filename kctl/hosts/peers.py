@@ -13,8 +13,7 @@ import httpcore
 from kctl_agent.errors import AgentTimeout, AgentUnreachable, BadRequest, NotPermitted
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
-_KEPT_SECONDS: Final = 15.0
-"""Shorter than a server keeps an idle connection (`kctl.http.server`)."""
+_KEPT_SECONDS: Final = 15.0  # shorter than a server keeps an idle connection (`kctl.http.server`)
 
 
 @dataclass(frozen=True, slots=True)

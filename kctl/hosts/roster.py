@@ -19,10 +19,8 @@ _Protocol = Annotated[int, Meta(ge=0, lt=2**15)]
 _Text = Annotated[str, Meta(max_length=1000)]
 _GONE_MOST = 100
 """The roster is one message of the coordinator, and crash-looping pods may have a new name each time."""
-_MISSED_MOST = 10
-"""Keeps a stranger from filling the roster with invented hosts."""
-PROTOCOLS = (1, 1)
-"""Oldest and newest protocol between hosts in this release."""
+_MISSED_MOST = 10  # keeps a stranger from filling the roster with invented hosts
+PROTOCOLS = (1, 1)  # oldest and newest protocol between hosts in this release
 
 
 class Host(Struct, frozen=True):

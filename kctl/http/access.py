@@ -14,8 +14,7 @@ from kctl.config.sections import HttpSection
 from kctl.errors import ConfigError
 from kctl_agent.secrecy import check_private, read_private
 
-AT_A_TIME: Final = 2
-"""The most tokens per file: during a rotation the old and the new token are valid."""
+AT_A_TIME: Final = 2  # the most tokens per file: during a rotation the old and the new token are valid
 
 _SHORTEST: Final = 16
 _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t]*|[ \t]+=[ \t]+))?(?P<secret>[!-~]+)")

@@ -35,8 +35,7 @@ _MAX_PATTERNS = 20
 _MAX_PATTERN = 300
 """Maximum characters: callers without a token may send patterns, and each takes memory and time to compile."""
 _AT_A_TIME = 2
-Latest = Mapping[str, ClusterSnapshot | None]
-"""Cluster -> its last snapshot; None before the first."""
+Latest = Mapping[str, ClusterSnapshot | None]  # cluster -> its last snapshot; None before the first
 ClusterOfGroup = Annotated[
     str | None, Query(max_length=300, description="Required if several clusters have a group of this name.")
 ]

@@ -36,10 +36,8 @@ from kctl_agent.peers import owner_of_peer
 
 log = logging.getLogger(__name__)
 
-CALLER_KEY: Final = "kctl.caller"
-"""ASGI scope key of the name of the caller's token."""
-HOLDER_KEY: Final = "kctl.holder"
-"""ASGI scope key: whether the caller's token may act."""
+CALLER_KEY: Final = "kctl.caller"  # ASGI scope key of the name of the caller's token
+HOLDER_KEY: Final = "kctl.holder"  # ASGI scope key: whether the caller's token may act
 OTHER_KEY: Final = "kctl.other"
 """ASGI scope key, set if the caller is another user without a token, who must not see error texts."""
 

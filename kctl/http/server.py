@@ -32,10 +32,8 @@ from kctl.http.guard import HEADER_BYTES, Guard
 from kctl_agent.errors import BadRequest, Busy
 
 MAX_CONNECTIONS = 256
-LEAST_READ_BYTES = 65536
-"""How much of a pending answer must be read in `unread_seconds`."""
-GOODBYE_SECONDS = 2.0
-"""How long the peer may take to end TLS in order."""
+LEAST_READ_BYTES = 65536  # how much of a pending answer must be read in `unread_seconds`
+GOODBYE_SECONDS = 2.0  # how long the peer may take to end TLS in order
 
 _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fields Too Large", 503: "Busy"}
 
@@ -213,8 +211,7 @@ class BoundedProtocol(H11Protocol):
 
 _BACKLOG = 128
 _SHUTDOWN_SECONDS = 1
-_IDLE_SECONDS = 20
-"""An idle connection is closed after this; Prometheus asks earlier, or reconnects."""
+_IDLE_SECONDS = 20  # an idle connection is closed after this; Prometheus asks earlier, or reconnects
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections at a time before any of them can be rejected."""
 _SHARE = 4

@@ -9,8 +9,7 @@ from pathlib import Path
 
 from kctl.errors import JavaMissing
 
-MINIMUM_JAVA = 17
-"""Spark 4.2 and Kafka 4.3 are compiled for it."""
+MINIMUM_JAVA = 17  # Spark 4.2 and Kafka 4.3 are compiled for it
 
 _INSTALL = (
     "install one with `sudo apt-get install openjdk-17-jre-headless` (newer systems: openjdk-21-jre-headless), "

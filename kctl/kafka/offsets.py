@@ -24,8 +24,7 @@ _LEADER_MOVED = {
     "UNKNOWN_TOPIC_OR_PARTITION",  # a listed partition is still being created, or was just deleted
 }
 _NO_EPOCH = -1
-_MAX_VERSION_WITH_NAMES = 9
-"""Later versions of OffsetFetch and OffsetCommit name topics by id."""
+_MAX_VERSION_WITH_NAMES = 9  # later versions of OffsetFetch and OffsetCommit name topics by id
 
 
 class LogOffset(NamedTuple):

@@ -30,8 +30,7 @@ _WAITING_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 100
 _WAIT_SECONDS = 0.2
 _MAGIC = 2
-_REQUEST_MILLISECONDS = 10_000
-"""After this time the client looks for another leader."""
+_REQUEST_MILLISECONDS = 10_000  # after this time the client looks for another leader
 
 
 @dataclass(frozen=True, slots=True)

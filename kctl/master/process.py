@@ -31,8 +31,7 @@ LOG_LIMIT_BYTES = 16 * 1024 * 1024
 """Above this size, all of a log but its end moves to NAME.log.1, whose old content is lost."""
 _FLOOD_LIMITS = 4
 """The maximum size of NAME.log.1 is this many limits. If a log grows faster than that, its oldest part is dropped."""
-KEPT_BYTES = 64 * 1024
-"""A rotation leaves this much in the log."""
+KEPT_BYTES = 64 * 1024  # a rotation leaves this much in the log
 _COPY_BYTES = 1024 * 1024
 _TAIL_BYTES = 8 * 1024
 _TAIL_LINE_CHARACTERS = 400
@@ -162,8 +161,7 @@ def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
 
 
 _KILL_POLL_SECONDS = 0.02
-KILL_SECONDS = 5.0
-"""A process that still runs this long after SIGKILL counts as unkillable."""
+KILL_SECONDS = 5.0  # a process that still runs this long after SIGKILL counts as unkillable
 _MARK = "KCTL_SUPERVISED"
 
 

@@ -31,8 +31,7 @@ from kctl_agent.rpc.wire import JsonObject
 R = TypeVar("R")
 T = TypeVar("T")
 _ANY_AGE = Freshness(0.0, 0.0, inf, None)
-STALE_SECONDS = 5.0
-"""Maximum age of an agent's snapshot, a storage's count, and a main thread's turn."""
+STALE_SECONDS = 5.0  # maximum age of an agent's snapshot, a storage's count, and a main thread's turn
 _MOST_NAMES = 5
 _NO_AGES: Reals = np.empty(0)
 

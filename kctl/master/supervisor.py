@@ -88,8 +88,7 @@ def shared_bytes(pid: int) -> int:
     return max(kibibytes.get(b"Rss:", 0) - kibibytes.get(b"Pss:", 0), 0) * 1024
 
 
-_OLD_SECONDS = 5.0
-"""The longest time for which callers share a measurement."""
+_OLD_SECONDS = 5.0  # the longest time for which callers share a measurement
 
 
 @dataclass(eq=False, repr=False)

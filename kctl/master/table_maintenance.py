@@ -25,8 +25,7 @@ LEAST_FILES = 50
 REST_SECONDS = 600.0
 REST_FACTOR = 19
 """The pause after a run, as a multiple of its duration: maintenance takes at most a twentieth of the time."""
-PATIENCE_SECONDS = 3600.0
-"""After this time the table is compacted although the lag is constant."""
+PATIENCE_SECONDS = 3600.0  # after this time the table is compacted although the lag is constant
 LONGEST_SECONDS = 86_400.0
 LIMIT_SECONDS = 21_600.0
 """The longest run, because a store may accept a connection and never answer. What the run has committed stays."""

@@ -42,8 +42,7 @@ _OF_STATUS = {
 }
 _DOES = {"engine": "worker", "workers": "worker", "sinkers": "sinker"}
 """Parts of a fleet's work, each with the kind of process whose work shows that a host does it."""
-_GRACE_SECONDS = 60.0
-"""Time for a process to begin its work after a requested start or restart."""
+_GRACE_SECONDS = 60.0  # time for a process to begin its work after a requested start or restart
 
 
 @dataclass(frozen=True, slots=True)

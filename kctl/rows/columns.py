@@ -24,8 +24,7 @@ Ints = NDArray[np.int64]
 Reals = NDArray[np.float64]
 Rows = NDArray[np.intp]
 Partition = tuple[str, int]
-ABSENT = int(np.iinfo(np.int64).min)
-"""Unknown offset, or other number of a partition."""
+ABSENT = int(np.iinfo(np.int64).min)  # unknown offset, or other number of a partition
 _FIELDS = PartitionRow.__struct_fields__
 _RENAMED = {"current_offset": "committed", "kafka_max_offset": "end", "remaining_count": "lag"}
 """Field -> the column with its values, if the names differ."""

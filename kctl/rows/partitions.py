@@ -62,8 +62,7 @@ class LagTotals(Struct, frozen=True):
     """Messages that open transactions withhold, not part of the lag; None if unknown, or without `read_committed`."""
 
 
-WORST = 3
-"""The most partitions of a glance."""
+WORST = 3  # the most partitions of a glance
 
 
 class WorstPartition(Struct, frozen=True):

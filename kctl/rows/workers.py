@@ -16,8 +16,7 @@ from kctl_agent.replies.fields import TopicPartition
 from kctl_agent.replies.workers import PingReply, Scope, WorkerReply
 from kctl_agent.rpc.wire import JsonObject
 
-NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})
-"""Kinds of processes that own no partition."""
+NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})  # kinds of processes that own no partition
 
 
 class AgentState(StrEnum):

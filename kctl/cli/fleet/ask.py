@@ -19,8 +19,7 @@ from kctl_agent.rpc.messages import Request, Role, reducer_method, wire_method
 if TYPE_CHECKING:
     from kctl.rows.verdict import Verdict
 
-OLD_SECONDS = 2.0
-"""Older answers are shown with their age; the collector takes new ones every second."""
+OLD_SECONDS = 2.0  # older answers are shown with their age; the collector takes new ones every second
 OF_HOSTS = (
     Option(("--host",), "ask only this host of the fleet", metavar="NAME"),
     Option(("--local",), "ask no other host of the fleet", "flag"),

@@ -21,8 +21,7 @@ from kctl_agent.errors import BadParams
 from kctl_agent.paths import ENGINE_NAME
 from kctl_agent.rpc.params import check_bounds
 
-_SHORT = {"topic": ("-t",), "partition": ("-p",)}
-"""The same short options as in `kctl kafka`."""
+_SHORT = {"topic": ("-t",), "partition": ("-p",)}  # the same short options as in `kctl kafka`
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
 _COLUMNS = columns("topic >partition >from >to >skipped >again")
 """The columns of a seek; `again` is how many offsets will be handled a second time."""

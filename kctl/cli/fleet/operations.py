@@ -18,8 +18,7 @@ from kctl_agent.errors import AgentTimeout, AgentUnreachable
 _COLUMNS = columns(">id operation by via at >took state what-happened")
 _POSITIONAL = ("name", "level")
 _ANSWER_SECONDS = 60.0
-_OPERATION_LOG_SECONDS = 10.0
-"""Time-out for answers from the master's operation log alone."""
+_OPERATION_LOG_SECONDS = 10.0  # time-out for answers from the master's operation log alone
 _POLL_SECONDS = 0.2
 
 _ERRORS = {"failed": OperationFailed, "unknown": OperationUnknown}

@@ -44,8 +44,7 @@ if TYPE_CHECKING:
 
 Key = Callable[[float], str | None]
 """Waits this many seconds for a key. Escape sequences such as arrows are one key."""
-Scope = Mapping[str, str | bool]
-"""Parameters of every question: `host`, `local` or none."""
+Scope = Mapping[str, str | bool]  # parameters of every question: `host`, `local` or none
 _ESCAPE = "\x1b"
 _READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0

@@ -13,8 +13,7 @@ from kctl.fields import moment
 from kctl.terminal import plain
 from kctl_agent.errors import AgentError
 
-View = tuple[str, str | None]
-"""Text for stdout, and a remark."""
+View = tuple[str, str | None]  # text for stdout, and a remark
 
 _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 

@@ -23,8 +23,7 @@ from kctl_agent.rpc.messages import Role, reducer_method, wire_method
 from kctl_agent.rpc.wire import JsonObject
 
 _AT_A_TIME = 64
-_SILENCE_SECONDS = 15.0
-"""Comments at this interval keep proxies from closing a silent stream."""
+_SILENCE_SECONDS = 15.0  # comments at this interval keep proxies from closing a silent stream
 
 
 class Streams:

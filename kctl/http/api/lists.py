@@ -83,8 +83,7 @@ for _name, _declared in QUESTIONS.items():
         router.add_api_route(f"/{_declared.path}", _answer, name=_declared.path, summary=_declared.path_summary)
 
 
-_BYTES = 64 * 1024
-"""The most log bytes in one answer; a rotation leaves this much in the file."""
+_BYTES = 64 * 1024  # the most log bytes in one answer; a rotation leaves this much in the file
 
 
 @router.get(

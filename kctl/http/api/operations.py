@@ -43,8 +43,7 @@ class _Given(BaseModel):
     )
 
 
-router = APIRouter(prefix="/api/v1", route_class=JsonRoute)
-"""The guard admits changes only with a token."""
+router = APIRouter(prefix="/api/v1", route_class=JsonRoute)  # the guard admits changes only with a token
 
 
 @router.post("/operations", summary="Submit an operation; the answer has its outcome", responses=_OF_GIVING)

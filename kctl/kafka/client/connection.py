@@ -22,11 +22,9 @@ from kctl.kafka.client.reasons import code_failure, failure
 
 PAUSE_SECONDS = 0.1
 _RESERVE = 0.2
-Node = int | str
-"""A broker's number, or kafka-python's name of a bootstrap server."""
+Node = int | str  # a broker's number, or kafka-python's name of a bootstrap server
 _CLIENT_ID = "kctl"
-_FRAME_BYTES = 512 * 1024 * 1024
-"""The metadata of 100,000 partitions takes tens of megabytes."""
+_FRAME_BYTES = 512 * 1024 * 1024  # the metadata of 100,000 partitions takes tens of megabytes
 
 
 class Deadline:

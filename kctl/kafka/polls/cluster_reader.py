@@ -18,8 +18,7 @@ from kctl.kafka.polls.log_reader import LogReader, WantedLogs
 from kctl.kafka.protocol.committed_bytes import CommittedResponses, GroupOffsets, by_topic
 from kctl.kafka.protocol.raw import UNREADABLE, KeptRequests
 
-_TOPICS_SECONDS = 5.0
-"""Maximum age of a fleet's metadata, so that an added partition is soon read."""
+_TOPICS_SECONDS = 5.0  # maximum age of a fleet's metadata, so that an added partition is soon read
 
 
 @dataclass(eq=False, repr=False)

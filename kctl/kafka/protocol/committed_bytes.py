@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.raw import behind_tags, count_of, text_of, varint
 
-FETCH_VERSIONS = range(8, 10)
-"""Versions with many groups and topic names."""
+FETCH_VERSIONS = range(8, 10)  # versions with many groups and topic names
 
 TopicPartitions = tuple[str, tuple[int, ...]]
 

@@ -6,14 +6,12 @@ from typing import NamedTuple
 
 from kctl.kafka.protocol.raw import behind, behind_tags, count_of, nullable_text_of, text_of
 
-DESCRIBE_VERSIONS = range(5, 7)
-"""Versions with the flexible encoding."""
+DESCRIBE_VERSIONS = range(5, 7)  # versions with the flexible encoding
 _WITH_MESSAGE = 6
 _INT16 = Struct(">h")
 _THROTTLE_BYTES = 4
 _OPERATIONS_BYTES = 4
-_FIELDS_OF_MEMBER = 6
-"""Id, instance id, client id, host, metadata, assignment, each with its length."""
+_FIELDS_OF_MEMBER = 6  # id, instance id, client id, host, metadata, assignment, each with its length
 
 
 class CountedGroup(NamedTuple):

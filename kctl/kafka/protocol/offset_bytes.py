@@ -7,8 +7,7 @@ from struct import Struct
 from kctl.kafka.client.layout import Partition
 from kctl.kafka.protocol.raw import behind_tags, count_of, text_of
 
-LIST_VERSIONS = range(6, 12)
-"""Versions with the flexible encoding."""
+LIST_VERSIONS = range(6, 12)  # versions with the flexible encoding
 
 _LISTED_BYTES = 27
 """An entry: partition int32, error code int16, timestamp int64, offset int64, leader epoch int32, no tags."""

@@ -42,8 +42,7 @@ DEFAULT_DEADLINE_SECONDS = 2.0
 _LONGEST_DEADLINE_SECONDS = 60.0
 _OWN_SHARE = 0.1
 """Reserved for reducing and sending, at most 0.1 s: a partial answer in time is better than a complete late one."""
-_SENDING_SHARE = 0.2
-"""Reserved for sending the answer to another host, at most 0.2 s."""
+_SENDING_SHARE = 0.2  # reserved for sending the answer to another host, at most 0.2 s
 _FOR_OTHERS_AT_A_TIME = 64
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
 

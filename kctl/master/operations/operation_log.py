@@ -34,8 +34,7 @@ log = logging.getLogger(__name__)
 _KEPT = 500
 Attended: TypeAlias = Callable[..., None]
 """Takes the text and the state of an operation that another part executes."""
-_SHORT_SECONDS = 0.2
-"""A long operation that ends within this time is answered with its end."""
+_SHORT_SECONDS = 0.2  # a long operation that ends within this time is answered with its end
 
 
 @dataclass(eq=False, repr=False)
@@ -290,8 +289,7 @@ class OperationLog:
             del self._operations[id_]
 
 
-_BYTES = 256 * 1024
-"""How much is read from the end of the log: enough for the 500 known operations."""
+_BYTES = 256 * 1024  # how much is read from the end of the log: enough for the 500 known operations
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
