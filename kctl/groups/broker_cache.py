@@ -87,8 +87,7 @@ class BrokerCache:
         self._not_before = 0.0
         self.last_success: dict[str, float] = {}
         """For each part (`committed`, `offsets`, `group`) the Unix seconds of its last success."""
-        self.error: str | None = None
-        """Why the last poll failed, in whole or in part."""
+        self.error: str | None = None  # why the last poll failed, in whole or in part
 
     @classmethod
     def of(

@@ -142,8 +142,7 @@ class KnownGroups:
         self._same: dict[Partition, Partition] = {}
         self._names = Names({})
         """Names of all partitions of the groups, sorted, whether they exist or not."""
-        self._places = np.empty(0, np.intp)
-        """Index into `_logs` of each partition's log."""
+        self._places = np.empty(0, np.intp)  # index into `_logs` of each partition's log
         self._shown = self._names, np.empty(0, np.bool_), self._names
         """All names, whether each is shown, and those that are."""
 

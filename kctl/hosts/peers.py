@@ -36,8 +36,7 @@ class Peers:
         """Reads the certificates. Raises OSError."""
         self._pools: dict[str, httpcore.AsyncConnectionPool] = {}
         """One pool per address, because httpcore 1.0 searches all connections of a pool for each request."""
-        self._former: list[httpcore.AsyncConnectionPool] = []
-        """Pools that use replaced certificates."""
+        self._former: list[httpcore.AsyncConnectionPool] = []  # pools that use replaced certificates
         self._authorities: bytes | None = None
         self.use(access)
 

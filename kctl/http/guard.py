@@ -75,8 +75,7 @@ class Guard:
     def __init__(self, app: ASGIApp, access: AccessRights, refusals: Counter[str] | None = None) -> None:
         self._app = app
         self._wrong_tokens = 0
-        self.access = access
-        """Replaced as a whole when tokens are read again."""
+        self.access = access  # replaced as a whole when tokens are read again
         self.refusals: Counter[str] = Counter() if refusals is None else refusals
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -68,8 +68,7 @@ class Changes:
     def __init__(self, started_at: float) -> None:
         self._started_at = started_at
         self._reported: dict[str, float] = {}
-        self._advice: Advice | None = None
-        """The last advice that was not unknown."""
+        self._advice: Advice | None = None  # the last advice that was not unknown
 
     def between(self, before: FleetSnapshot | None, after: FleetSnapshot) -> list[Event]:
         events = [*self._of_agents(after), *self._of_advice(after)]

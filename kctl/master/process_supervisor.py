@@ -102,8 +102,7 @@ class ProcessSupervisor:
         self._has_ended = False
         self._ending = ""
         self._last_error: str | None = None
-        self._was_killed = False
-        """Whether the previous process ignored the request to leave."""
+        self._was_killed = False  # whether the previous process ignored the request to leave
         self._warning: str | None = None
 
     @property

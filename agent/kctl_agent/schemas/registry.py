@@ -54,8 +54,7 @@ class Registry:
         self._settings = settings
         self._clock = clock
         self._found: dict[str, Future[Any]] = {}
-        self._down: tuple[float, str] | None = None
-        """The end of the assumed outage, and its sentence."""
+        self._down: tuple[float, str] | None = None  # the end of the assumed outage, and its sentence
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:

@@ -35,8 +35,7 @@ class LogReader:
         self._wanted = wanted
         self._topics: dict[str, Topic] = {}
         self._topics_at = 0.0
-        self._asked: set[str] = set()
-        """Topics asked for since the last poll."""
+        self._asked: set[str] = set()  # topics asked for since the last poll
         self._starts_of: Mapping[str, Topic] = {}
         self._led = _Led({}, set(), {}, set(), [], {})
         self._keys = PartitionKeys()

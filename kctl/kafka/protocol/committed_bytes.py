@@ -82,8 +82,7 @@ class _Layout:
     def __init__(self, body: bytes) -> None:
         self._groups: list[tuple[str, int, tuple[TopicPartitions, ...]]] = []
         places: list[NDArray[np.intp]] = []
-        self._ends = [0]
-        """Where each group ends among all offsets."""
+        self._ends = [0]  # where each group ends among all offsets
         count, at = count_of(body, _THROTTLE_BYTES)
         for _ in range(count):
             name, at = text_of(body, at)

@@ -31,8 +31,7 @@ class CountedResponses:
     def __init__(self) -> None:
         self._body = b""
         self._groups: list[CountedGroup] = []
-        self._bounds: list[int] = [0]
-        """Where each group starts, and where the last one ends."""
+        self._bounds: list[int] = [0]  # where each group starts, and where the last one ends
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
         """Decodes a response. `version` must be equal for all responses. Raises `UNREADABLE`."""

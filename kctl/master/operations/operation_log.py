@@ -53,8 +53,7 @@ class OperationLog:
         self._operations: dict[str, Operation] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, Callable[[], object]] = {}
-        self._given_up: dict[str, str] = {}
-        """Operation -> reason, until it has ended."""
+        self._given_up: dict[str, str] = {}  # operation -> reason, until it has ended
         self._ids = itertools.count(1)
         self._is_closed = False
 

@@ -14,8 +14,7 @@ class Reading:
     """The topics that a worker reads. For one thread, except `is_void`."""
 
     def __init__(self) -> None:
-        self._topic_ids: dict[TopicPartition, str | None] = {}
-        """Topic ids as of when reading began."""
+        self._topic_ids: dict[TopicPartition, str | None] = {}  # topic ids as of when reading began
         self._began_at = 0.0
 
     def began(self, topic_ids: Mapping[TopicPartition, str | None], now: float) -> None:

@@ -59,8 +59,7 @@ class Run:
         self.sources = dict(sources)
         self.checkpoint = checkpoint
         self.positions = {tp: source.start for tp, source in sources.items()}
-        self.planned = self.positions
-        """End offsets of the running batch, else `positions`."""
+        self.planned = self.positions  # end offsets of the running batch, else `positions`
         self.gate = threading.Event()
         """If set, no further batch may begin. A callback that waited here would dead-lock with StreamingQuery.stop."""
         self.busy = threading.Lock()

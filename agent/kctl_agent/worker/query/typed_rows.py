@@ -73,8 +73,7 @@ class TypedRows:
         self._left_out: list[str] = []
         self._subjects = [f"{topic}-value" for topic in topics]
         self._known = Known()
-        self._lock = threading.Lock()
-        """Held while `_known` is replaced."""
+        self._lock = threading.Lock()  # held while `_known` is replaced
         self._comparisons: dict[tuple[str, str], tuple[bool, str]] = {}
         self._columns: Columns | None = None
 

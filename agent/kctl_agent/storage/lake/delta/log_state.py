@@ -53,8 +53,7 @@ class LogState:
         self.fields: list[dict[str, Any]] = []
         self.transactions: dict[str, int] = {}
         self.entries: dict[int, LogEntry] = {}
-        self.unsynced: list[int] = []
-        """Versions of other writers, who do not sync."""
+        self.unsynced: list[int] = []  # versions of other writers, who do not sync
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:
