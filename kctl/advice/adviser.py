@@ -34,8 +34,7 @@ _URGENT = frozenset({Answer.WORKERS, Answer.STORAGE, Answer.HANDLER})
 class Sample:
     """The observations of a fleet at one moment. NaN means unknown."""
 
-    at: float
-    """Seconds of a monotonic clock."""
+    at: float  # seconds of a monotonic clock
     unix: float = 0.0
     keys: tuple[Partition, ...]
     end: Reals
@@ -51,18 +50,12 @@ class Sample:
     full_call: int = 1
     pending: float | None = None
     """Messages in the storage; None: unknown, or the storage does not queue messages."""
-    workers_per_host: int | None = None
-    """None: the fleet runs on one host."""
-    bound_by: Answer = Answer.STORAGE
-    """The answer if more workers did not store more messages."""
-    blocked: str = ""
-    """Why no advice can be given at present."""
-    full: str = ""
-    """Why the storage takes no batch."""
-    failing: str = ""
-    """Why the handler handles no messages."""
-    idle: str = ""
-    """Why the capacity of a worker is unknown, if the cause is not in its batches."""
+    workers_per_host: int | None = None  # None: the fleet runs on one host
+    bound_by: Answer = Answer.STORAGE  # the answer if more workers did not store more messages
+    blocked: str = ""  # why no advice can be given at present
+    full: str = ""  # why the storage takes no batch
+    failing: str = ""  # why the handler handles no messages
+    idle: str = ""  # why the capacity of a worker is unknown, if the cause is not in its batches
 
 
 class _Finding(NamedTuple):
@@ -75,20 +68,16 @@ class _Finding(NamedTuple):
 class _Need(NamedTuple):
     """How many workers the partitions need. A load of 1 is the capacity of one worker."""
 
-    number: int
-    """The smallest number of workers at which the most loaded one can meet its load."""
-    load: float
-    """The load of the most loaded worker at present."""
-    load_then: float
-    """The load of the most loaded worker if there were `number` workers."""
+    number: int  # the smallest number of workers at which the most loaded one can meet its load
+    load: float  # the load of the most loaded worker at present
+    load_then: float  # the load of the most loaded worker if there were `number` workers
     hot: tuple[HotPartition, ...]
 
 
 class _Rise(NamedTuple):
     before: int
     after: int
-    total: float | None
-    """The capacity of all processes together before the rise."""
+    total: float | None  # the capacity of all processes together before the rise
     useless_until: float = -inf
     """If the rise was useless and then undone, it counts as useless for an hour."""
 

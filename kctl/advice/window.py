@@ -30,8 +30,7 @@ def moments(batches: int, rows: int, seconds: float) -> Reals:
 class Capacity(NamedTuple):
     per_second: float | None
     """The messages that one process can do per second, in full batches; None: unknown."""
-    reason: str = ""
-    """Why the capacity is unknown."""
+    reason: str = ""  # why the capacity is unknown
 
 
 def capacity(seen: Reals, full_batch: int) -> Capacity:

@@ -55,8 +55,7 @@ class Checkpoint:
     """When the newest committed batch was planned; all its messages existed then."""
     sources: tuple[Offsets | None, ...] = ()
     """Next offsets after the newest committed batch; before the first batch, those where the query began."""
-    repeated: Offsets | None = None
-    """The end of the batch that is planned but not committed."""
+    repeated: Offsets | None = None  # the end of the batch that is planned but not committed
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
     findings: tuple[Finding, ...] = ()

@@ -31,8 +31,7 @@ class Planned:
     """An entry of `offsets/`: where a batch ends. A source is None if it is not Kafka, or has no offset yet."""
 
     sources: tuple[Offsets | None, ...]
-    planned_at: float | None = None
-    """Seconds since 1970."""
+    planned_at: float | None = None  # seconds since 1970
     watermark_ms: int = 0
     conf: Mapping[str, str] = field(default_factory=dict)
     """Settings that Spark takes from the checkpoint at a restart."""

@@ -32,11 +32,9 @@ class Option(NamedTuple):
     default: object = None
     choices: tuple[str, ...] = ()
     is_required: bool = False
-    bare: object = None
-    """The value of an option that is given without a value."""
+    bare: object = None  # the value of an option that is given without a value
     completed: tuple[tuple[str, str], ...] = ()
-    least: float | None = None
-    """By default 0 for an `int`, above 0 for others."""
+    least: float | None = None  # by default 0 for an `int`, above 0 for others
     parameter: str = ""
 
     @property

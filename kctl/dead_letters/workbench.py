@@ -80,11 +80,9 @@ class Workbench:
 
     _opened: Callable[[], AbstractContextManager[DeadLetterStore]]
     _audit_log: Callable[[], Path]
-    _sending: Callable[[str], AbstractContextManager[Send]]
-    """Opens a sender to a topic."""
+    _sending: Callable[[str], AbstractContextManager[Send]]  # opens a sender to a topic
     _attend: Attend = _unlisted
-    decoder: Decoder | None = field(default=None, kw_only=True)
-    """Decodes messages for display."""
+    decoder: Decoder | None = field(default=None, kw_only=True)  # decodes messages for display
 
     def __post_init__(self) -> None:
         self._threads = DaemonThreads(THREADS, "kctl-dead-letters")

@@ -56,8 +56,7 @@ class PartitionColumn(Metric):
 class WordColumn(Metric):
     """A metric whose value is always 1. Its last label is a word for each partition, such as the status."""
 
-    values: Callable[[GroupColumns], NDArray[np.int8]]
-    """Indices into `words`, or negative."""
+    values: Callable[[GroupColumns], NDArray[np.int8]]  # indices into `words`, or negative
     words: Sequence[str]
 
 

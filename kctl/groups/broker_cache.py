@@ -65,8 +65,7 @@ class BrokerCache:
     _servers: str
     _name: str
     _clock: Callable[[], float] = time.monotonic
-    interval_seconds: float = 1.0
-    """The time between calls of `refresh`."""
+    interval_seconds: float = 1.0  # the time between calls of `refresh`
     reset: ResetPolicy = ResetPolicy.EARLIEST
     """Decides where the group starts in a partition without a commit."""
 

@@ -26,14 +26,12 @@ class GroupSnapshot:
     assessments: Assessments
     assessment: Assessment = UNKNOWN
     lag: LagTotals = field(default_factory=LagTotals)
-    stats: GroupStats | None = None
-    """None if the coordinator did not report them."""
+    stats: GroupStats | None = None  # None if the coordinator did not report them
     type: str | None = None
     """`classic`, `consumer` (KIP-848), `share`, `streams`; None if not requested, or the broker is too old."""
     coordinator: int | None = None
     is_own: bool = False
-    detail: Detail = "partition"
-    """The smallest unit with series."""
+    detail: Detail = "partition"  # the smallest unit with series
     age_seconds: float | None = None
     """Age of the oldest offsets at the collection; None without partitions."""
 
@@ -51,17 +49,14 @@ class ClusterSnapshot:
     cluster: str
     groups: tuple[GroupSnapshot, ...]
     """Sorted by name; none before the first poll without a failure."""
-    taken_at: float
-    """Monotonic seconds."""
+    taken_at: float  # monotonic seconds
     taken_at_unix: float
     collect_seconds: float
     up: Mapping[str, bool]
     """Part (`groups`, `committed`, `members`, `offsets`) -> whether the last poll was complete."""
-    last_success: Mapping[str, float]
-    """Part -> Unix seconds; absent before the first success."""
+    last_success: Mapping[str, float]  # part -> Unix seconds; absent before the first success
     errors: Mapping[str, str] = field(default_factory=dict)
-    cut_groups: int = 0
-    """Groups without partition series, because there would be too many."""
+    cut_groups: int = 0  # groups without partition series, because there would be too many
     is_ready: bool = True
     """False before the first poll without a failure, for at most `stale_after_seconds`."""
     sequence: int = 0

@@ -108,10 +108,8 @@ class HostsOutcome:
 
 @dataclass(slots=True)
 class _Known:
-    silent_since: float | None = None
-    """Unix seconds."""
-    failed_at: float = 0.0
-    """A host that has joined the group after this time is no longer silent."""
+    silent_since: float | None = None  # Unix seconds
+    failed_at: float = 0.0  # a host that has joined the group after this time is no longer silent
     reason: str | None = None
     last: dict[str, tuple[float, HostReplies]] = field(default_factory=dict)
 
@@ -121,8 +119,7 @@ class Hosts:
     _member: HostsMember
     _peers: Peers
     me: Host
-    _fleet: tuple[str, str]
-    """The cluster's name and the workers' consumer group."""
+    _fleet: tuple[str, str]  # the cluster's name and the workers' consumer group
     _clock: Callable[[], float] = time.monotonic
     _wall_clock: Callable[[], float] = time.time
     _known: dict[str, _Known] = field(default_factory=dict)

@@ -47,8 +47,7 @@ class Seen:
     roster: Roster
     heartbeat_at: float | None = None
     error: str | None = None
-    joined_at: Mapping[str, float] = field(default_factory=dict)
-    """Host key -> monotonic seconds."""
+    joined_at: Mapping[str, float] = field(default_factory=dict)  # host key -> monotonic seconds
 
 
 class HostsMember:

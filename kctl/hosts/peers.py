@@ -24,8 +24,7 @@ class PeersAccess:
     tokens: tuple[str, ...] = ()
     """Tried in turn, because during a replacement a host may know only the second."""
     operations_tokens: tuple[str, ...] = ()
-    ca: str | None = None
-    """The file of the trusted certificates; None: the system's."""
+    ca: str | None = None  # the file of the trusted certificates; None: the system's
     allow_plain: bool = False
 
 

@@ -28,8 +28,7 @@ class Host(Struct, frozen=True):
 
     name: Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
     url: Annotated[str, Meta(pattern=URL)]
-    incarnation: Annotated[int, Meta(ge=0, lt=2**62)]
-    """Start time in Unix nanoseconds."""
+    incarnation: Annotated[int, Meta(ge=0, lt=2**62)]  # start time in Unix nanoseconds
     version: Annotated[str, Meta(max_length=40)] = ""
     protocols: tuple[_Protocol, _Protocol] = PROTOCOLS
     is_leaving: bool = False
@@ -69,8 +68,7 @@ class Roster(Struct, frozen=True):
     """The hosts of a fleet in one generation of their group. Each tuple is sorted by name."""
 
     leader: Annotated[str, Meta(max_length=64)] = ""
-    protocol: int = PROTOCOLS[1]
-    """The newest protocol that all hosts support."""
+    protocol: int = PROTOCOLS[1]  # the newest protocol that all hosts support
     hosts: tuple[Host, ...] = ()
     gone: tuple[Gone, ...] = ()
     refused: tuple[Refused, ...] = ()

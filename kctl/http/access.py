@@ -26,8 +26,7 @@ class Token:
     """A token that permits reading. If `may_act` is true, it also permits operations."""
 
     secret: str = field(repr=False)
-    name: str = ""
-    """The token's name in the file, for the audit log."""
+    name: str = ""  # the token's name in the file, for the audit log
     may_act: bool = False
 
 
@@ -97,8 +96,7 @@ class AccessRights:
     could point its own name at us."""
     certificate: Path | None = None
     key: Path | None = None
-    fingerprint: str = ""
-    """Certificate and key file, to detect a renewal."""
+    fingerprint: str = ""  # certificate and key file, to detect a renewal
 
     @property
     def is_open(self) -> bool:

@@ -51,8 +51,7 @@ class Door:
     """The connection limits and TLS of one server, on one event loop."""
 
     refusals: Counter[str]
-    tls: ssl.SSLContext | None = None
-    """Secures new connections; may be replaced at any time."""
+    tls: ssl.SSLContext | None = None  # secures new connections; may be replaced at any time
     max_connections: int = MAX_CONNECTIONS
     open: set[BoundedProtocol] = field(default_factory=set)
     """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
@@ -87,8 +86,7 @@ class BoundedProtocol(H11Protocol):
     _request_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
     _handshake: asyncio.Task[None] | None = None
-    _early = b""
-    """Bytes that arrived between the end of the handshake and our notification of it."""
+    _early = b""  # bytes that arrived between the end of the handshake and our notification of it
 
     def __init__(self, *args: Any, door: Door, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

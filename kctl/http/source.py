@@ -32,8 +32,7 @@ class SnapshotSource:
     """The fleet's current answer to a request; may raise an AgentError."""
     answer: Callable[[Request], Awaitable[JsonObject]]
     fleet: str = ""
-    table_uri: str = ""
-    """Empty unless the mode is `lake`."""
+    table_uri: str = ""  # empty unless the mode is `lake`
     hosts: Hosts | None = None
     for_other_host: Callable[[str, str | None, float], Awaitable[HostReplies]]
     """Returns the replies of this host's agents, or of one worker, to a command of another host's master."""

@@ -44,8 +44,7 @@ class Sent:
 class PartitionReport:
     messages: int = 0
     first: int | None = None
-    last: int | None = None
-    """None with `acks` 0, which reports no offset."""
+    last: int | None = None  # None with `acks` 0, which reports no offset
 
 
 class DeliveryReport:

@@ -19,8 +19,7 @@ class HealthRules:
     ping_timeout_seconds: float
     memory_soft_bytes: int | None = None
     memory_hard_bytes: int | None = None
-    memory_breaches: int = 3
-    """Consecutive measurements above the soft limit."""
+    memory_breaches: int = 3  # consecutive measurements above the soft limit
     stalled_seconds: float | None = None
     main_thread_seconds: float | None = None
     section: str = "workers"
@@ -29,8 +28,7 @@ class HealthRules:
 @dataclass(frozen=True, slots=True)
 class Health:
     heartbeat_at: float
-    progress_at: float
-    """When it last finished a batch, or kctl expected none."""
+    progress_at: float  # when it last finished a batch, or kctl expected none
     batch_at: float = float("-inf")
     state: str | None = None
     batches_total: int | None = None

@@ -128,8 +128,7 @@ Columns: TypeAlias = Mapping[str, Reals]
 class Window:
     """Part of one subject's history. Step N begins at `first_at + N * step_seconds`. All times are Unix seconds."""
 
-    began_at: float
-    """Nothing is known before it."""
+    began_at: float  # nothing is known before it
     first_at: float
     step_seconds: float
     least: Mapping[str, Reals]

@@ -33,10 +33,8 @@ class Members:
     to one event loop."""
 
     _run_dir: Path
-    _kinds: Callable[[], Mapping[str, str]]
-    """Supervised name -> kind."""
-    _statuses: Callable[[], Iterable[WorkerStatus]]
-    """Used only to explain failures."""
+    _kinds: Callable[[], Mapping[str, str]]  # supervised name -> kind
+    _statuses: Callable[[], Iterable[WorkerStatus]]  # used only to explain failures
     _pool: AgentPool
     _attached: set[str] = field(default_factory=set)
 

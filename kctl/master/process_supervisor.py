@@ -78,8 +78,7 @@ class ProcessSupervisor:
     policy: SupervisionPolicy
     _probe: Probe
     _at_start: Callable[[str], Mapping[str, object]]
-    _given_up: Callable[[str], None]
-    """Called when the process enters the state `fatal`."""
+    _given_up: Callable[[str], None]  # called when the process enters the state `fatal`
     _stalled_from_start: Callable[[str, float], None]
     """Called with the time of its last progress if the process stalls and has never finished a batch."""
 

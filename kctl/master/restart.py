@@ -55,8 +55,7 @@ class SupervisionStatus:
     desired: SupervisionState = SupervisionState.STOPPED
     state: SupervisionState = SupervisionState.STOPPED
     failures: int = 0
-    cause: Cause | None = None
-    """Why the next start is a restart; None for a first start."""
+    cause: Cause | None = None  # why the next start is a restart; None for a first start
     is_requested: bool = False
     """Whether its last start, restart or stop was requested, without a failure since."""
     restarts: Mapping[Cause, int] = field(default_factory=lambda: MappingProxyType({}))

@@ -42,8 +42,7 @@ class Reduced(Generic[T]):
     """Agents that did not answer; and `brokers` if their offsets are stale or unknown."""
     age_seconds: float | None = None
     """Age of the oldest answer and offsets, at the snapshot; None without answers."""
-    stopped: tuple[str, ...] = ()
-    """Agents that were stopped by request: neither asked nor missing."""
+    stopped: tuple[str, ...] = ()  # agents that were stopped by request: neither asked nor missing
     verdict: Verdict | None = None
     """The verdict on all hosts that were asked; None inside a snapshot, which has its own verdict."""
     judged: Mapping[tuple[str, int], Assessment] = field(default_factory=dict)
@@ -82,8 +81,7 @@ class FleetSnapshot:
 
     cluster: str
     group: str
-    taken_at: float
-    """Monotonic seconds."""
+    taken_at: float  # monotonic seconds
     collect_seconds: float
     supervised: tuple[WorkerStatus, ...]
     resident_bytes: Mapping[str, int]

@@ -96,8 +96,7 @@ class Supervisor:
     """Supervises all processes of a fleet. Belongs to one event loop."""
 
     launches: InitVar[Iterable[Launch]]
-    _policies: Mapping[str, SupervisionPolicy]
-    """A policy for each kind of process."""
+    _policies: Mapping[str, SupervisionPolicy]  # a policy for each kind of process
     _probe: Probe
     at_start: Callable[[str], Mapping[str, object]] = lambda _: {}
     paused: Callable[[str], tuple[Scope, ...]] = lambda _: ()

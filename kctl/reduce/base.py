@@ -80,8 +80,7 @@ class BrokerSnapshot:
     was taken."""
     group: GroupStats | None = None
     """None if the coordinator did not answer the last poll, because old news about members would mislead."""
-    reset: ResetPolicy = ResetPolicy.EARLIEST
-    """Defines the lag if the group has never committed."""
+    reset: ResetPolicy = ResetPolicy.EARLIEST  # defines the lag if the group has never committed
     assigned: tuple[tuple[str, Mapping[str, tuple[int, ...]]], ...] = ()
 
 

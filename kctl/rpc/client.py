@@ -39,8 +39,7 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
 
     ok: bool
     id: str | None = None
-    raw: msgspec.Raw = msgspec.Raw(b"{}")
-    """Decoded later by `kctl.rpc.decode`."""
+    raw: msgspec.Raw = msgspec.Raw(b"{}")  # decoded later by `kctl.rpc.decode`
     sender: str | None = None
     age_seconds: float | None = None
     error: Failure | None = None
@@ -48,10 +47,8 @@ class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "resul
     asked: tuple[str, ...] = ()
     answered: tuple[str, ...] = ()
     failed: tuple[Failure, ...] = ()
-    stopped: tuple[str, ...] = ()
-    """Agents that were stopped by request, and so are not missing."""
-    verdict: msgspec.Raw = _NONE
-    """Set by a master."""
+    stopped: tuple[str, ...] = ()  # agents that were stopped by request, and so are not missing
+    verdict: msgspec.Raw = _NONE  # set by a master
 
     @property
     def has_verdict(self) -> bool:

@@ -27,8 +27,7 @@ _HELD = {Held.NO: "", Held.NOT_YET_OVER: "not yet over: ", Held.NOT_SEEN_TO_BE_O
 class AssessmentColumns:
     """The assessments of many partitions, one column per field. Immutable. NaN means unknown."""
 
-    status: NDArray[np.int8]
-    """Indices into `STATUSES`."""
+    status: NDArray[np.int8]  # indices into `STATUSES`
     held: NDArray[np.int8]
     judgements: Judgements
     owners: Owners

@@ -21,11 +21,9 @@ _NAMED = 3
 class Found(NamedTuple):
     level: Level
     about: str
-    what: str
-    """The problem, without numbers that change."""
+    what: str  # the problem, without numbers that change
     why: str | None = None
-    seconds: float = 0.0
-    """How long the problem has lasted."""
+    seconds: float = 0.0  # how long the problem has lasted
 
 
 def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:

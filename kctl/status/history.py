@@ -27,14 +27,12 @@ _GAP_INTERVALS = 3.0
 class Uncommitted(IntEnum):
     COMMITTED = 0
     NEVER = 1
-    GONE = 2
-    """The commit was deleted with its group, or has expired."""
+    GONE = 2  # the commit was deleted with its group, or has expired
 
 
 class SeenOffsets(NamedTuple):
     at: Reals
-    committed: Ints
-    """The offsets from which lag is counted."""
+    committed: Ints  # the offsets from which lag is counted
     end: Ints
     start: Ints
 
@@ -46,12 +44,10 @@ class SeenOffsets(NamedTuple):
 
 class _Column(NamedTuple):
     fill: Any
-    depth: int
-    """Number of values per partition; 0 for one value without a dimension of its own."""
+    depth: int  # number of values per partition; 0 for one value without a dimension of its own
     is_rare: bool
     """Whether most partitions never need the column: all share one read-only value until the first differs."""
-    is_reset: bool
-    """Whether the column is reset with the observations."""
+    is_reset: bool  # whether the column is reset with the observations
 
     def filled(self, size: int) -> NDArray[Any]:
         shape = (self.depth, size) if self.depth else (size,)
@@ -72,8 +68,7 @@ class History:
     """Whether a commit exists. If not, lag counts from a position in `newest.committed`, or from the log start if
     `is_lag_known` is false."""
     is_lag_known: Bools = _column(True, is_reset=False)
-    moved_at: Reals = _column(_UNKNOWN)
-    """When the committed offset was last seen to change."""
+    moved_at: Reals = _column(_UNKNOWN)  # when the committed offset was last seen to change
     left_over: Ints = _column(0)
     waiting_since: Reals = _column(_UNKNOWN)
     """Since when messages are pending without a commit; else NaN.
@@ -82,12 +77,10 @@ class History:
     """
     cadence_seconds: Reals = _column(_UNKNOWN)
     """How long messages usually wait for a commit; NaN with too few observations."""
-    interval_seconds: Reals = _column(0.0)
-    """Seconds between the last two observations."""
+    interval_seconds: Reals = _column(0.0)  # seconds between the last two observations
     rewind_at: Reals = _column(_UNKNOWN, is_rare=True)
     """The last time the offset went back; NaN once it has recovered."""
-    rewind_from: Ints = _column(0, is_rare=True)
-    """The highest offset before the rewind."""
+    rewind_from: Ints = _column(0, is_rare=True)  # the highest offset before the rewind
     rewind_to: Ints = _column(0, is_rare=True)
     start: Ints = _column(ABSENT)
     removed_at: Reals = _column(_UNKNOWN, depth=2, is_rare=True)

@@ -32,8 +32,7 @@ class Observations:
     end: NDArray[np.signedinteger[Any]]
     count: Numbers
     end_since: Reals
-    _is_run: Bools
-    """Whether the last two rows have the same offsets."""
+    _is_run: Bools  # whether the last two rows have the same offsets
 
     def __init__(self, size: int) -> None:
         self.at, self.end_since = np.zeros((WINDOW, size)), np.zeros(size)

@@ -18,8 +18,7 @@ UNSEEN = "stopped or slow"  # the state of a query that is known only by its che
 class Owner:
     """The worker that reads a partition, or why no worker reads it."""
 
-    name: str | None
-    """None if no worker answers for the partition."""
+    name: str | None  # None if no worker answers for the partition
     state: str | None = None
     """The worker's reported state, or `UNSEEN`. Without a worker, the fleet's: `starting`, `rebalancing`, or None."""
     trigger_seconds: float | None = 0.0

@@ -89,8 +89,7 @@ class _Case(NamedTuple):
     cycle: Reals
     span: Reals
     lag: Ints
-    limit: Reals
-    """How long messages may be pending without a commit."""
+    limit: Reals  # how long messages may be pending without a commit
 
     def quiet(self, rows: Rows) -> Reals:
         """Returns how long the consumer had been silent at its newest offsets, not counting time without

@@ -42,8 +42,7 @@ if TYPE_CHECKING:
 class _Guest:
     name: str
     identity: ProcessIdentity
-    descriptor: int
-    """Readable when the process has ended (pidfd_open(2))."""
+    descriptor: int  # readable when the process has ended (pidfd_open(2))
     session: Any
     server: Any
     callbacks: socket.socket

@@ -15,8 +15,7 @@ class _Trouble:
     why: str
     outside: Outside | None
     since: float
-    at: float
-    """Unix seconds."""
+    at: float  # Unix seconds
     grace_seconds: float
     is_reported: bool = False
 

@@ -13,8 +13,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    published_at: float
-    """By `time.monotonic()`; ages in the replies refer to this moment."""
+    published_at: float  # by `time.monotonic()`; ages in the replies refer to this moment
     worker: WorkerReply
     progress: int = 0
     """Increases with each batch, and during a long batch whenever stored offsets move."""

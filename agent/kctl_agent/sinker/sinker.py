@@ -136,8 +136,7 @@ _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")
 class SinkerSettings(ProcessSettings):
     """The sinker claims nothing while anything is paused."""
 
-    import_dir: Path
-    """Searched first for the handler's module: the folder of kctl.toml."""
+    import_dir: Path  # searched first for the handler's module: the folder of kctl.toml
     handler: str
     batch_size: int
     batch_wait_seconds: float
@@ -150,8 +149,7 @@ class SinkerSettings(ProcessSettings):
     owner: str
     """Owns the claims. Two processes with one owner never run at the same time."""
     formats: Formats = Formats()  # noqa: RUF009 - it is immutable
-    batch_bytes: int = 16 << 20
-    """The most bytes to claim, as stored; at least one block is claimed."""
+    batch_bytes: int = 16 << 20  # the most bytes to claim, as stored; at least one block is claimed
 
 
 def parse(line: str) -> SinkerSettings:

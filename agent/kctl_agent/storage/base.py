@@ -92,8 +92,7 @@ class OffsetStore(ABC):
     """Keeps the stored offset of each partition. Any process and thread may call every method."""
 
     limits: StorageLimits = StorageLimits()
-    exchanges: int = 0
-    """How often this process found that a file storage's file was replaced."""
+    exchanges: int = 0  # how often this process found that a file storage's file was replaced
 
     @property
     @abstractmethod
@@ -145,8 +144,7 @@ class OffsetStore(ABC):
 
 
 class DeadLetterStore(ABC):
-    note: str = ""
-    """A remark on the last change, such as the number of skipped dead letters."""
+    note: str = ""  # a remark on the last change, such as the number of skipped dead letters
 
     @property
     @abstractmethod

@@ -31,8 +31,7 @@ _NUMBER = re.compile(r"0x[0-9a-fA-F]+|\d+")
 class DeathCause(NamedTuple):
     error_class: str
     """If no exception was raised, the sentence without the parts that vary between messages."""
-    line: str
-    """For example `shop.py:7`; empty without a traceback."""
+    line: str  # for example `shop.py:7`; empty without a traceback
 
 
 def public_class(error_class: str) -> str:

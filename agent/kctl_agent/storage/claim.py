@@ -53,13 +53,11 @@ class Settled:
 class DeadLetter:
     """A message that failed too often, or a whole unreadable block (`is_damaged`) with its bytes."""
 
-    id: str
-    """"" before it is stored."""
+    id: str  # "" before it is stored
     block: Block = field(repr=False)
     tries: int
     error: str
-    at: float
-    """Unix seconds."""
+    at: float  # Unix seconds
     is_damaged: bool = False
 
     @property
@@ -91,8 +89,7 @@ class DeadLetterGroup:
     first_died: float
     last_died: float
     newest: str
-    hours: tuple[int, ...] = ()
-    """Deaths in each of the last hours; the current hour is last."""
+    hours: tuple[int, ...] = ()  # deaths in each of the last hours; the current hour is last
 
 
 class CountChanged(StorageError, code="count_changed"):

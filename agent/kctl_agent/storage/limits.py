@@ -13,10 +13,8 @@ FREE_INODES = 0.01  # this share must stay free if free disk space is limited
 class StorageLimits:
     """Limits at which workers take no new batch. None means no limit."""
 
-    messages: int | None = None
-    """Does not include dead letters."""
-    bytes: int | None = None
-    """Includes dead letters."""
+    messages: int | None = None  # does not include dead letters
+    bytes: int | None = None  # includes dead letters
     dead: int | None = None
     min_free_bytes: int | None = None
     dead_seconds: float | None = None
@@ -30,12 +28,10 @@ class StorageLimits:
 
 @dataclass(frozen=True, slots=True)
 class Free:
-    where: str
-    """The place in a sentence, for example "the disk of /var/lib/kctl"."""
+    where: str  # the place in a sentence, for example "the disk of /var/lib/kctl"
     bytes: int
     minimum: int | None
-    inodes: float | None = None
-    """The free share; None: the file system has no limit."""
+    inodes: float | None = None  # the free share; None: the file system has no limit
 
     @classmethod
     def on_disk(cls, folder: object, disk: Any, minimum: int | None = None) -> Self:
@@ -77,8 +73,7 @@ class StorageStats:
     bytes: int
     limits: StorageLimits
     delayed: int = 0
-    oldest_seconds: float | None = None
-    """Age of the oldest message that is not dead."""
+    oldest_seconds: float | None = None  # age of the oldest message that is not dead
     partitions: tuple[PartitionStats, ...] = ()
     free: Free | None = None
 
@@ -101,12 +96,9 @@ class TableCounts:
     version: int
     files: int
     bytes: int
-    rows: int | None
-    """None if the log lacks the count of a file."""
-    small_files: int
-    """Files smaller than half of the compaction target."""
-    committed_at: float | None
-    """The last commit by any writer, in Unix seconds."""
+    rows: int | None  # None if the log lacks the count of a file
+    small_files: int  # files smaller than half of the compaction target
+    committed_at: float | None  # the last commit by any writer, in Unix seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,8 +45,7 @@ class WorkerSettings(ProcessSettings):
     pipeline: PipelineSettings
     storage: dict[str, Any]
     formats: Formats = Formats()  # noqa: RUF009 - it is immutable
-    spark: SparkSettings | None = None
-    """Settings of its own driver; None: it uses the engine's."""
+    spark: SparkSettings | None = None  # settings of its own driver; None: it uses the engine's
 
 
 def parse(line: str) -> WorkerSettings:

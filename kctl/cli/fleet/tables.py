@@ -146,8 +146,7 @@ def read(command: str, result: Any) -> Any:
 
 class View(NamedTuple):
     lines: Callable[[Any], list[str]] = listed
-    wide: Callable[[Any], list[str]] | None = None
-    """The lines for `-o wide`, if different."""
+    wide: Callable[[Any], list[str]] | None = None  # the lines for `-o wide`, if different
     compared: str = ""
     """What `--fail-above` compares, in words; empty if it does not support the command."""
     values: Callable[[Any], list[int | None]] = lambda _: []

@@ -113,8 +113,7 @@ class FleetTopView:
     partitions: tuple[PartitionRow, ...] = ()
     storage: StorageReply = field(default_factory=StorageReply)
     problem: str | None = None
-    missing: tuple[str, ...] = ()
-    """Parts that did not answer, and what is stale or unknown."""
+    missing: tuple[str, ...] = ()  # parts that did not answer, and what is stale or unknown
     verdict: Verdict | None = None
 
     @property

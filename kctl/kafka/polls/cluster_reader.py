@@ -30,8 +30,7 @@ class ClusterReader:
     _timeout_seconds: float
     _groups: AllGroups | NamedGroups = field(default_factory=AllGroups)
     logs: InitVar[WantedLogs] = WantedLogs()  # noqa: RUF009 - it is frozen
-    wants_topic: Callable[[str], bool] = lambda _: True
-    """Filters the topics of committed offsets."""
+    wants_topic: Callable[[str], bool] = lambda _: True  # filters the topics of committed offsets
     add_more: Callable[[ClusterReading], None] = lambda _: None
     """Adds groups that Kafka does not know, before logs are read."""
 

@@ -24,8 +24,7 @@ class WantedLogs:
     reads_committed: Callable[[str], bool] = lambda _: False
     """Whether a group's lag counts to the last stable offset."""
     ends_stable: bool = False
-    topics_seconds: float = 60.0
-    """How long metadata is valid unless a broker contradicts."""
+    topics_seconds: float = 60.0  # how long metadata is valid unless a broker contradicts
     starts_each_time: bool = True
     """Whether each poll reads log starts; otherwise only polls with new metadata do."""
 

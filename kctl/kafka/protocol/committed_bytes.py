@@ -32,8 +32,7 @@ _HEAD = Struct(">iqi")
 class GroupOffsets(NamedTuple):
     topics: tuple[TopicPartitions, ...]
     """In response order; the same object in the next poll if unchanged."""
-    offsets: NDArray[np.int64]
-    """The offsets of all partitions, one topic after the other."""
+    offsets: NDArray[np.int64]  # the offsets of all partitions, one topic after the other
 
     def without(self, topics: Set[str]) -> GroupOffsets:
         is_left = [topic not in topics for topic, _ in self.topics]

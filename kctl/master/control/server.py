@@ -38,11 +38,9 @@ _BACKLOG = 256
 @dataclass(frozen=True, slots=True)
 class SocketLimits:
     max_connections: int = 256
-    frame_timeout_seconds: float = 5.0
-    """From the first byte of a frame to its last."""
+    frame_timeout_seconds: float = 5.0  # from the first byte of a frame to its last
     idle_timeout_seconds: float = 300.0
-    write_timeout_seconds: float = 5.0
-    """Closes a caller that does not read its reply for this long."""
+    write_timeout_seconds: float = 5.0  # closes a caller that does not read its reply for this long
 
 
 class ControlServer:

@@ -31,8 +31,7 @@ class Caller:
     pid: int | None = None
     via: Literal["socket", "http", "signal"] = "socket"
     token: str = ""
-    sent_for: str = ""
-    """The caller at another host's master, which has sent the operation here."""
+    sent_for: str = ""  # the caller at another host's master, which has sent the operation here
 
     @property
     def name(self) -> str:
@@ -54,8 +53,7 @@ class Operation:
     state: OperationState = "running"
     text: str = ""
     result: JsonObject = field(default_factory=dict)
-    started_at: float
-    """Unix seconds, as is `ended_at`."""
+    started_at: float  # Unix seconds, as is `ended_at`
     ended_at: float | None = None
     deadline_seconds: float
     touches: frozenset[str]

@@ -90,8 +90,7 @@ class Context:
     pauses: Pauses
     jars: Sequence[Path]
     worker_command: Sequence[str]
-    reread: Callable[[], Config]
-    """Reads the configuration from disk; raises ConfigError."""
+    reread: Callable[[], Config]  # reads the configuration from disk; raises ConfigError
     use_http: Callable[[HttpSection], list[str]] = lambda _: []
     """Renews HTTP's tokens and certificate; returns the changes. Raises ConfigError and then changes nothing."""
     prepare_groups: Callable[[Config], Callable[[], Awaitable[None]]] = lambda _: _nothing

@@ -64,8 +64,7 @@ class FleetOperation:
     for_all_hosts: ClassVar[bool] = False
     shared_by_hosts: ClassVar[str] = ""
     """A parameter that names what all hosts share: if it is given without a host, all hosts are meant."""
-    limit_seconds: ClassVar[float] = SHORT_SECONDS
-    """The deadline, unless the caller sets one."""
+    limit_seconds: ClassVar[float] = SHORT_SECONDS  # the deadline, unless the caller sets one
 
     def __init_subclass__(cls, **declared: str | bool | float) -> None:
         """Makes each operation a frozen dataclass. `declared` sets class variables, as keyword arguments of the class

@@ -43,8 +43,7 @@ class OperationLog:
 
     types: Mapping[str, type[FleetOperation]]
     _context: Context
-    _audit_path: Path | None
-    """Gets the audit lines as JSON; the log gets them too."""
+    _audit_path: Path | None  # gets the audit lines as JSON; the log gets them too
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)
     """(name, outcome) -> count; outcomes are `done`, `failed`, `unknown`, `refused`."""
 

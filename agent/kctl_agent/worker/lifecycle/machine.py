@@ -20,23 +20,18 @@ class WorkerState(StrEnum):
     """The states of `Lifecycle`; the process adds `starting` and `failed`."""
 
     JOINING = "joining"
-    ASSIGNED = "assigned"
-    """The worker has partitions but no query yet."""
+    ASSIGNED = "assigned"  # the worker has partitions but no query yet
     RUNNING = "running"
-    THROTTLED = "throttled"
-    """The storage has no room: there is no query, or one that is ending."""
-    PAUSED = "paused"
-    """An operation has paused all its partitions."""
+    THROTTLED = "throttled"  # the storage has no room: there is no query, or one that is ending
+    PAUSED = "paused"  # an operation has paused all its partitions
     REBALANCING = "rebalancing"
     STOPPING = "stopping"
 
 
 class Phase(StrEnum):
     READING = "reading"
-    DRAINING = "draining"
-    """No further batch begins; one may still run."""
-    DRAINED = "drained"
-    """No batch runs or will."""
+    DRAINING = "draining"  # no further batch begins; one may still run
+    DRAINED = "drained"  # no batch runs or will
 
 
 class Action:

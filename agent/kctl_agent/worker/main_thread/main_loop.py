@@ -126,8 +126,7 @@ class MainLoop:
     storage: InitVar[OffsetStore]
     _stats: WorkerStats
     _inbox: Inbox
-    _stored: deque[Group]
-    """Spark's callback threads add the partitions of stored batches."""
+    _stored: deque[Group]  # Spark's callback threads add the partitions of stored batches
 
     def __post_init__(self, brokers: Brokers, storage: OffsetStore) -> None:
         settings, pipeline, stats = self._settings, self._pipeline, self._stats

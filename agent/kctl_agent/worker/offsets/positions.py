@@ -22,8 +22,7 @@ class Found:
     log_start: int
     log_end: int
     note: CommitNote | None = None
-    seen: LogSeen | None = None
-    """None if the brokers are too old for leader epochs."""
+    seen: LogSeen | None = None  # None if the brokers are too old for leader epochs
     diverged: int | None = None
     """The offset from which the log differs from the one that was read; None if it does not, or if that is unknown."""
 

@@ -31,8 +31,7 @@ Ranges = Mapping[TopicPartition, tuple[int, int]]
 @dataclass(slots=True)
 class _Partition:
     position: int
-    goal: int | None = None
-    """The end of the log when the partition was first seen or last failed."""
+    goal: int | None = None  # the end of the log when the partition was first seen or last failed
     alone: int = 0
     """The number of records to read next, without other partitions; 0: the partition is read with others."""
     bad_before: int = 0

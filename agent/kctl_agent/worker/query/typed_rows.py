@@ -47,8 +47,7 @@ class Known(NamedTuple):
     writers: Mapping[str, Sequence[bytes]] = MappingProxyType({})
     """Prefixes by the text of their schema."""
     labels: Mapping[bytes, str] = MappingProxyType({})
-    unfit: Mapping[bytes, str] = MappingProxyType({})
-    """Errors of messages whose schema is not Avro."""
+    unfit: Mapping[bytes, str] = MappingProxyType({})  # errors of messages whose schema is not Avro
 
     @property
     def label(self) -> str:

@@ -24,8 +24,7 @@ OPERATORS = {"=": operator.eq, "<=": operator.le, ">=": operator.ge, ">": operat
 class Condition:
     sql: str
     rows: pc.Expression
-    files: pc.Expression
-    """The condition on a file's statistics, before its rows are read."""
+    files: pc.Expression  # the condition on a file's statistics, before its rows are read
 
     def __and__(self, other: Condition) -> Condition:
         return Condition(f"{self.sql} and {other.sql}", self.rows & other.rows, self.files & other.files)

@@ -46,8 +46,7 @@ class Folder(ABC):
 
     uri: str
     options: dict[str, str] | None = None
-    local: Path | None = None
-    """The path on this machine; None if the folder is elsewhere."""
+    local: Path | None = None  # the path on this machine; None if the folder is elsewhere
 
     @property
     @abstractmethod
