@@ -1,1 +1,1 @@
-"""The sinker: claims messages from the storage, calls the user's handler, and acknowledges each message on its own."""
+"""The sinker claims messages from the storage, calls the user's handler, and acknowledges each message separately."""

@@ -1,5 +1,5 @@
-"""Loads the user's handler by name, calls it, checks its result, and logs its failures without flooding the log. A
-handler is a function, or a class with `handle` and optionally `open` and `close`; each may be `async`."""
+"""Loads and calls the user's handler, checks its result, and logs its failures. A handler is a function, or a class
+with `handle` and optionally `open` and `close`. These functions and methods may be `async`."""
 
 import asyncio
 import inspect
@@ -26,7 +26,7 @@ MAX_NAMED_RUNS = 5
 
 
 class HandlerError(AgentError, code="handler_failed"):
-    """The handler raised, took too long, or returned a wrong result; the sentence names handler and messages."""
+    """The handler raised, took too long, or returned a wrong result. The error names the handler and the messages."""
 
     def __init__(self, sentence: str, trace: str = "") -> None:
         super().__init__(sentence)
@@ -40,7 +40,7 @@ class HandlerError(AgentError, code="handler_failed"):
 
 
 class FailureLog:
-    """Logs failures, each kind of traceback at most once a minute. From any thread."""
+    """Logs every failure, but each kind of traceback at most once a minute. Any thread may use it."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -104,8 +104,8 @@ class Handler:
             self._runner.close()
 
     def __call__(self, messages: list[Message]) -> list[Ack]:
-        """Calls the handler and returns the result for each message. Raises HandlerError, also after a time-out;
-        RegistryUnusable if a value cannot be decoded at present."""
+        """Calls the handler and returns its result for each message. Raises HandlerError if the handler fails, or if an
+        `async` handler takes too long. Raises RegistryUnusable if the schema registry cannot be used."""
         try:
             returned = self._handle(messages)
             if inspect.isawaitable(returned):

@@ -1,10 +1,10 @@
-"""Decides what happens to the messages of a claim in flight. Pure.
+"""Decides what happens to each message of a claim after the handler was called. Pure.
 
 Two rules keep a poison message from harming its neighbours:
 
-- *A shared failure is not blamed on a message.* All messages of the call are retried, whatever their tries. Only a
-  message that failed alone, or for which the handler returned False or a reason, can become a dead letter.
-- *Retries are handled one by one.* So a message that fails a whole batch costs the others only one more delivery.
+- *A shared failure is not blamed on a message.* If a call with several messages fails, all are retried, even after
+  `max_tries`. A message can become a dead letter only if it failed alone, or if the handler returned False or a reason.
+- *Retries are handled one by one.* If one message makes a batch fail, each neighbour is delivered one extra time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Ack = bool | str  # a handler's result for a message: done, not done, or the rea
 
 
 class Final(str):
-    """A reason that makes a message a dead letter at once, because no retry can help it."""
+    """A reason for failure that no retry can change, so the message becomes a dead letter at once."""
 
     __slots__ = ()
 
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """A claim in flight. `acks` has None for each message without a result of its own."""
+    """A claim that is being handled. In `acks`, None stands for a message without its own result."""
 
     claim: Claim
     acks: list[bool | None]
@@ -49,7 +49,7 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the handler got no message of this claim, so that the claim can be released unchanged."""
+        """Whether the handler has not handled any message. If so, the claim can be released unchanged."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 
@@ -118,6 +118,6 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """Clears failures after the first message that is not done: with `ordered`, it was not their turn yet."""
+    """Clears the failures after the first message that is not done. With `ordered`, it was not yet their turn."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]

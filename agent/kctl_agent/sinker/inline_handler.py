@@ -1,7 +1,7 @@
-"""Mode `directly`: the handler runs inside the batch, whereas other modes put messages into a storage.
+"""Calls the handler inside the batch, for mode `directly`. In other modes, the batch writes messages to a storage.
 
 Spark's executors call the handler with up to `batch_size` messages. Failed messages are retried one by one until each
-is acknowledged or a dead letter; then the stored offset moves past all messages of the call.
+is acknowledged or becomes a dead letter. After that, the stored offset moves past all messages of the call.
 """
 
 import fcntl
@@ -52,8 +52,8 @@ class HandlerSettings:
 
 class HandlingStorage(DirectlyStorage):
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Besides the settings of `DirectlyStorage`, `settings` has `handler`, and also `slots` (folder, count) if
-        fewer tasks may call the handler at once than may run."""
+        """`settings` has the settings of `DirectlyStorage` and `handler`. If the number of concurrent handler calls is
+        limited, it also has `slots` (folder, count)."""
         self.settings = dict(settings)
         given = settings["handler"]
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})
@@ -69,7 +69,7 @@ class HandlingStorage(DirectlyStorage):
 
 
 class Calls:
-    """Runs a handler on its own thread. A call that hangs is abandoned, and the next one gets a new handler."""
+    """Calls a handler on a separate thread. If a call hangs, abandons it and loads a new handler for the next call."""
 
     def __init__(self, settings: HandlerSettings) -> None:
         self._settings = settings
@@ -127,7 +127,6 @@ _open: dict[HandlerSettings, Calls] = {}
 
 
 def _calls(settings: HandlerSettings) -> Calls:
-    """Returns the one `Calls` of this executor process, which runs one task at a time."""
     if settings not in _open:
         _open[settings] = Calls(settings)
     return _open[settings]
@@ -194,8 +193,8 @@ _POLL_SECONDS = 0.02
 
 
 class Slots:
-    """Limits how many tasks of a worker call its handler at the same time; otherwise one slow handler would occupy the
-    whole engine. Each calling task locks one file, which the kernel unlocks however the task ends."""
+    """Limits how many tasks of a worker call its handler at once. Without a limit, one slow handler could occupy the
+    whole engine. A calling task locks a file, which the kernel unlocks if the task is killed."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"slot-{number}" for number in range(count)]

@@ -1,5 +1,5 @@
-"""A sinker's process: `python -m kctl_agent.sinker` (see `process.bootstrap`). The end of stdin means that the master
-is gone: the sinker finishes the current call, releases its other claims and exits."""
+"""The process of a sinker, `python -m kctl_agent.sinker`. The end of stdin means that the master is gone. The sinker
+settles the claims that it has begun, releases its other claims and exits."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The main loop of a sinker: claim, call the handler, settle, while the `Watchdog` renews leases."""
+"""The main loop of a sinker, which claims and handles messages while the `Watchdog` renews leases."""
 
 import base64
 import json
@@ -39,10 +39,10 @@ UNKNOWN = "the handler failed with only this message, and the sinker died before
 
 class Journal:
     """A file with the progress of a claim whose messages are handled one by one. If the sinker dies, its successor sees
-    which messages are done, and which was in flight and may have killed it. For the main thread.
+    which messages are done, and which message may have killed the sinker.
 
-    The file has the claim as one line of JSON, then one byte when a message begins and one when it ends. Space for the
-    bytes is allocated with the claim, so that they can be written when the disk is full.
+    The first line is the claim as JSON. After it, one byte is written when a message begins and one when it ends. Space
+    for these bytes is allocated with the claim, so they can be written to a full disk.
     """
 
     def __init__(self, path: Path) -> None:
@@ -134,7 +134,7 @@ _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")
 
 @dataclass(frozen=True, slots=True)
 class SinkerSettings(ProcessSettings):
-    """The sinker claims nothing while anything is paused."""
+    """The settings of a sinker. While anything is paused, the sinker makes no claims."""
 
     import_dir: Path  # searched first for the handler's module: the folder of kctl.toml
     handler: str
@@ -175,7 +175,7 @@ class Sinker:
         self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """Runs the main loop (main thread). After a stop request it finishes the current call and releases the rest."""
+        """Runs the main loop on the main thread. After a stop request, settles begun claims and releases the others."""
         with suppress(Stopped):
             self._tidy_up()
             self._handle_all()
@@ -205,7 +205,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """Settles begun claims after `call` hung, releases the others; returns the error. For the watchdog's thread."""
+        """When `call` hangs, settles begun claims and releases others. Returns the error. On the watchdog's thread."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -221,7 +221,6 @@ class Sinker:
         return str(error)
 
     def _tidy_up(self) -> None:
-        """Settles the journalled claim of a dead sinker of this name, and releases its other claims."""
         left = self._journal.left_behind()
         if left is not None:
             self._in_flight = [left]
@@ -262,7 +261,6 @@ class Sinker:
         return found
 
     def _work(self) -> None:
-        """Handles and settles claims. After a stop request, untouched claims stay in flight."""
         for parts in cut(
             [claimed for claimed in self._in_flight if not claimed.comes_again], self._settings.batch_size
         ):
@@ -284,7 +282,7 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Whether to handle a claim. After a stop request, only if begun: its rest would be retried one by one."""
+        """Whether to handle a claim. After a stop request, only begun claims are due, because retries are slow."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
         return not (self._stop.is_asked and claimed.is_untouched)
@@ -358,7 +356,7 @@ class Sinker:
         return not settled.is_lost
 
     def report_lost(self, claimed: InFlightClaim) -> None:
-        """Reports a lost lease as an event. Also called on the watchdog's thread."""
+        """Reports a lost lease as an event. The watchdog's thread may call it too."""
         claim, messages = claimed.claim, claimed.claim.messages
         text = f"the lease of {described(messages)} was lost while in flight; the messages are handled again"
         self._stats.happened(

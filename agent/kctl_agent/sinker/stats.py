@@ -71,7 +71,7 @@ class SinkerProcessStats(StoringStats):
                 self._failing_since = min(self._failing_since, time.monotonic())
 
     def _beside_counting(self) -> None:
-        """After a count, drops the handler's error if every message is settled."""
+        """Clears the handler's error if the last count found no unfinished messages."""
         super()._beside_counting()
         stats = self._storage_stats
         if isinstance(stats, StorageStats) and not stats.unfinished:

@@ -1,4 +1,4 @@
-"""The watchdog of a sinker renews leases. If a call hangs, it ends the process, because a thread cannot be killed."""
+"""The watchdog of a sinker, which renews leases and ends the process if a call hangs."""
 
 import logging
 import threading
@@ -16,9 +16,9 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Watchdog:
-    """Renews leases and limits calls. Calls `lost` with a claim whose lease is lost, and `timed_out` with the parts of
-    a call that took too long; `timed_out` must not return. Both run on the watchdog's thread, `lost` also in
-    `renew_due`."""
+    """Renews leases and limits the time of calls. If a lease is lost, calls `lost` with the claim. If a call takes too
+    long, calls `timed_out` with its parts, and `timed_out` must not return. The watchdog's thread calls the two
+    functions, and `renew_due` may also call `lost`."""
 
     _storage: Storage
     _lease_seconds: float
@@ -57,7 +57,7 @@ class Watchdog:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renews leases that are due. Also called before each handler call, to notice leases lost while frozen."""
+        """Renews leases that are due. The sinker calls this before each call, to notice leases lost while frozen."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:
@@ -65,7 +65,7 @@ class Watchdog:
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
-        """Limits the time of a handler call. If the call returns too late, the context manager never returns."""
+        """Limits the time of a handler call. If the call returns too late, the `with` block never ends."""
         with self._lock:
             self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
         try:

@@ -1,1 +1,1 @@
-"""A Spark driver of kctl: properties, JVM, session, callbacks."""
+"""Spark drivers of kctl: their properties, JVM, session and callbacks."""

@@ -1,7 +1,7 @@
-"""An archive of Spark's classes as loaded and verified by a JVM, with which a worker starts in two thirds of the time.
+"""An archive of Spark's loaded and verified classes, with which a worker starts in two thirds of the time.
 
-A JVM ignores an archive that does not fit (class data sharing, JEP 350). `python -m kctl_agent.spark.class_archive`
-makes the archive (150 MB) once for each Python environment.
+This is Java's class data sharing (JEP 350). A JVM ignores an archive that does not fit. `python -m
+kctl_agent.spark.class_archive` makes the archive (150 MB) once for each Python environment.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Returns Java options to load the archive at the address where it was recorded. By default newer Javas choose
-    another address (JDK-8294323), which takes 0.1 s, because most of the archive must be patched."""
+    """Returns Java options that load the archive at its recorded address. By default, newer Java versions choose
+    another address (JDK-8294323), and patching the archive for it takes 0.1 s."""
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
@@ -43,7 +43,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only this user or root can have written the file, whose contents a JVM runs."""
+    """Whether only this user or root can have written the file. A JVM runs the code in it."""
     try:
         found = path.stat(follow_symlinks=False)
     except OSError:
@@ -53,8 +53,8 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """Yields a temporary path for a JVM's archive, then moves the archive to `path` and deletes all but the `kept`
-    newest there. Raises OSError, or RuntimeError if the JVM wrote no archive."""
+    """Yields a temporary path for a JVM's archive. At the end, moves the archive to `path` and keeps only the `kept`
+    newest archives there. Raises OSError, and RuntimeError if the JVM wrote no archive."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh
@@ -68,7 +68,7 @@ def recording(path: Path, kept: int) -> Iterator[Path]:
 
 
 def archive_path() -> Path:
-    """Returns the archive's path, which differs for each Java and Spark. Raises OSError without a Java."""
+    """Returns the archive's path, which depends on the installed Java and Spark. Raises OSError if there is no Java."""
     spark = find_spec("pyspark")
     assert spark is not None
     assert spark.origin is not None
@@ -110,8 +110,8 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """Delays a signal until the `with` block ends. If the signal's handler raised while PySpark waits for its JVM, the
-    JVM would keep running."""
+    """Delays a signal until the `with` block ends. If the signal's handler raised while PySpark starts its JVM, the JVM
+    would keep running."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:

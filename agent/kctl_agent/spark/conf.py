@@ -1,5 +1,5 @@
-"""The settings of a Spark driver, and its properties. Spark reads them from a file, because every user can read a
-command line."""
+"""The settings and the properties of a Spark driver. Spark reads the properties from a file, because every user can
+read a command line."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class SparkSettings:
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Makes executors use `of_executors`, by default this interpreter, instead of any `python3` of the PATH."""
+    """Makes executors run `of_executors`, or by default this interpreter, and not `python3` from the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
@@ -120,7 +120,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
 
 
 def is_local(spark_master: str) -> bool:
-    """Whether driver and executors are one JVM: `local`, `local[2]`, `local[*,3]`."""
+    """Whether driver and executors are in one JVM, as with `local`, `local[2]` and `local[*,3]`."""
     return re.fullmatch(r"local(\[.*\])?", spark_master) is not None
 
 
@@ -137,7 +137,6 @@ def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
 
 
 def _history(settings: SparkSettings) -> dict[str, str]:
-    """Returns properties that limit how many finished jobs, stages and queries Spark keeps (default: 1,000 of each)."""
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     names = ("ui.retainedJobs", "ui.retainedStages", "ui.retainedDeadExecutors", "sql.ui.retainedExecutions")
@@ -154,8 +153,7 @@ def heap_of(settings: SparkSettings) -> str:
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
     """Returns properties that close consumers unused for a minute. With Spark's default of five minutes, ten killed
-    workers in a row left 16 MB and 160 descriptors in use. Records fetched in advance are kept as long, unless memory
-    ran out before."""
+    workers left 16 MB and 160 descriptors in use."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
@@ -170,8 +168,6 @@ def _kept_consumers(noted: Path) -> dict[str, str]:
 
 
 def _sharing(settings: SparkSettings) -> dict[str, str]:
-    """Returns properties to share an engine fairly and limit idle Pythons. By default Spark keeps as many idle Pythons
-    as all workers together had tasks at once."""
     if settings.workers == 1:
         return {}
     return {
@@ -182,7 +178,7 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
     """Returns properties that make Spark's processes authenticate. A local JVM, YARN and Kubernetes generate a secret
-    for each application. A standalone cluster has its own secret, which also encrypts messages."""
+    for each application."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
@@ -207,9 +203,8 @@ def _escaped(text: str) -> str:
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Limits how many consumers Spark keeps; `topics` has the number of partitions of each topic. Returns a warning if
-    Spark cannot keep a consumer for each partition. Call it before the first batch, because Spark reads the limit
-    once."""
+    """Limits how many consumers Spark keeps. `topics` has the number of partitions of each topic. Returns a warning if
+    Spark cannot keep a consumer for each partition. Call it before the first batch."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

@@ -1,4 +1,4 @@
-"""The Spark driver of a worker: its own or the engine's; a process has one context. For the main thread."""
+"""The Spark driver of a worker, its own or the engine's. A process has one Spark context. For the main thread."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -26,16 +26,16 @@ log = logging.getLogger(__name__)
 
 
 class DriverLost(AgentError, code="driver_lost"):
-    """The Spark driver of a worker has ended; the worker continues with the next driver."""
+    """The Spark driver of a worker has ended. The worker continues with the next driver."""
 
 
 class ApplicationEnded(AgentError, code="application_ended"):
-    """The Spark cluster has ended the application of an engine, or of a worker with its own driver. The process ends;
-    the next process starts another application."""
+    """The Spark cluster has ended the application of an engine, or of a worker with its own driver. The process ends,
+    and the next process starts another application."""
 
 
 def check_application(session: SparkSession) -> None:
-    """Checks whether a cluster has removed Spark's application. Raises ApplicationEnded."""
+    """Checks whether the cluster has ended Spark's application. If so, raises ApplicationEnded."""
     if session.sparkContext._jsc.sc().isStopped():
         raise ApplicationEnded(
             f"the cluster {session.sparkContext.master} has ended this application: its executors end as soon as they "
@@ -51,7 +51,7 @@ class Driver(ABC):
 
     @abstractmethod
     def connect(self) -> str | None:
-        """Gets a session and returns None, or returns why that is not possible yet; never waits."""
+        """Gets a session and returns None. If there is no session yet, returns the reason and does not wait for one."""
 
     @abstractmethod
     def check(self) -> None: ...
@@ -62,7 +62,7 @@ class Driver(ABC):
 
 
 class OwnDriver(Driver):
-    """A driver whose JVM is a child of this process. The process ends when the JVM ends (`session.lost_jvm`)."""
+    """A driver whose JVM is a child of this process. If the JVM ends, the process ends too (`session.lost_jvm`)."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
@@ -94,7 +94,7 @@ class EngineDriver(Driver):
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment` returns variables for the executors' Pythons beyond the engine's variables."""
+        """`environment` returns variables that the executors' Pythons get in addition to the engine's variables."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir
@@ -179,8 +179,8 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Returns a class of contexts whose `stop` leaves the shared context running. `stop` is called when a constructor
-    fails, or by the user's `frame.sparkSession.stop()`."""
+    """Returns a class of contexts whose `stop` leaves the engine's context running. PySpark calls `stop` if a
+    constructor fails, and the user's code may call `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]

@@ -1,8 +1,8 @@
-"""Py4J gateways into a JVM that only processes of this user can reach.
+"""Py4J gateways to a JVM, which only processes of this user can reach.
 
-Before Py4J checks the token, it reads a line of any length, which could fill the JVM's heap. So the JVM compares the
+Py4J reads a whole line before it checks the token, and a long line could fill the JVM's heap. So the JVM compares the
 first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). The JVM does not
-check a connection's owner, because Java could only search `/proc/net/tcp`, which may take long.
+check a connection's owner, because a search of `/proc/net/tcp` may take long.
 """
 
 import os
@@ -54,8 +54,8 @@ class OwnGateways:
         self._socket.setAccessible(True)
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
-        """Returns (server, port, token) of a `py4j.ClientServer` on loopback. Like `Py4JServer`, it runs the calls of a
-        callback on the JVM's thread that waits for the callback."""
+        """Starts a `py4j.ClientServer` on loopback and returns (server, port, token). While a JVM thread waits for a
+        callback, the callback's own calls run on that thread."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -69,14 +69,14 @@ class OwnGateways:
         return server, int(listening.getLocalPort()), token
 
     def _java(self, name: str) -> Any:
-        """Returns a Java class. `gateway.jvm` would look up each part of the name in each of Spark's jars."""
+        """Returns a Java class. `gateway.jvm` would search each of Spark's jars for each part of the name."""
         from py4j.java_gateway import JavaClass
 
         return JavaClass(name, self._gateway._gateway_client)
 
 
 def launched() -> Any:
-    """Starts a JVM and returns PySpark's gateway to it, which only this user can reach. Main thread."""
+    """Starts a JVM and returns PySpark's gateway to it. Only this user can reach the gateway. Main thread only."""
     from pyspark.java_gateway import launch_gateway
 
     first = launch_gateway()
@@ -88,7 +88,7 @@ def launched() -> Any:
 
 
 def connected(port: int, token: str) -> Any:
-    """Connects PySpark to a running JVM, as in a process that Spark has started. Main thread."""
+    """Connects PySpark to a running JVM. Main thread only."""
     from pyspark.java_gateway import launch_gateway
 
     with exported("PYSPARK_GATEWAY_PORT", str(port)), exported("PYSPARK_GATEWAY_SECRET", token):
@@ -97,7 +97,7 @@ def connected(port: int, token: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Gateway:
-    """A Py4J gateway on loopback for this process alone; its entry point is a Spark session."""
+    """A Py4J gateway on loopback for this process alone. Its entry point is a Spark session."""
 
     port: int
     token: str = field(repr=False)
@@ -106,16 +106,16 @@ class Gateway:
     """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Returns Py4J's client. Main thread. Threads are pinned (`ClientServer`): Spark calls of a callback run on the
-        thread of its query, in the query's job group and scheduler pool, and end with the query."""
+        """Returns Py4J's client. Main thread only. Each Python thread has its own JVM thread (`ClientServer`). So the
+        Spark calls of a callback run in the job group and scheduler pool of its query, and end with the query."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
 
 
 class GatewayRequest:
-    """Asks the engine for a gateway at each `poll`, over the engine's agent socket, so that port and token appear in no
-    file, command line or environment. For one thread; never waits long."""
+    """Asks the engine for a gateway at each `poll`, over the engine's agent socket. So port and token appear in no
+    file, command line or environment. A `poll` does not wait for a starting engine. For one thread."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = socket_path(run_dir, ENGINE_NAME)
@@ -153,8 +153,8 @@ _READ_BYTES = 1 << 16
 
 
 def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-    """Returns the result of command `rpc` from the agent at this socket. Raises OSError (no answer in time),
-    CommandFailed (the agent's error message), WireError (malformed reply)."""
+    """Sends command `rpc` to the agent at this socket and returns the result. Raises OSError if no answer comes in
+    time, CommandFailed if the agent reports an error, and WireError for a malformed reply."""
     request = Request(
         Role.MASTER, rpc, wire_method(rpc), params=params, deadline_ms=max(int(timeout_seconds * 1000), 1)
     )

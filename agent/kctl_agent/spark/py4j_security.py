@@ -1,10 +1,10 @@
-"""Secures Py4J in both directions, and ends calls at their thread's deadline.
+"""Secures Py4J's calls and callbacks, and ends a call at its thread's deadline.
 
 - Callbacks (`foreachBatch`, listeners): PySpark listens on a loopback port, where any user could call its registered
-  objects. So the JVM must present a token. Connections of other users are closed unread, because Py4J reads a line of
-  any length before the token.
-- Calls: Py4J waits for an answer for ever, does not authenticate the JVM, and reconnects by itself. Once a JVM has
-  died, any user may listen on its port and would get the token and the Kafka password with the next call.
+  objects. So the JVM must present a token. Py4J reads a line of any length before the token, so connections of other
+  users are closed unread.
+- Calls: Py4J waits for an answer for ever, does not authenticate the JVM, and reconnects by itself. If a JVM has died,
+  any user may listen on its port. The next call would send that user the token and the Kafka password.
 """
 
 import errno
@@ -28,7 +28,7 @@ _LEAST_SECONDS = 0.05
 def authenticate(gateway: Any, port: int = 0) -> None:
     """Makes callback connections prove that they come from this gateway's JVM. Call it before the first callback.
 
-    PySpark listens on `port` (0: any), which processes of this user may share by SO_REUSEPORT. Raises Py4J's errors.
+    PySpark listens on `port` (0: any). Processes of this user may share it by SO_REUSEPORT. Raises Py4J's errors.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(_TOKEN_BYTES)
@@ -54,8 +54,8 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Makes Py4J bind ports with SO_REUSEPORT, for which Py4J has no option. So the engine can keep the port reserved
-    after a worker's end. Otherwise any user could listen on it, and the JVM would execute that user's replies."""
+    """Makes Py4J bind ports with SO_REUSEPORT, so that the engine can keep the port reserved after a worker's end. If
+    the port were free, any user could listen on it and send replies to the JVM."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address
@@ -72,8 +72,7 @@ def _port_shared() -> Iterator[None]:
 
 
 def _take_none_of_others(gateway: Any) -> None:
-    """Closes other users' callback connections, unless the kernel hides the JVM's owner: then only the token
-    protects."""
+    """Closes other users' callback connections. If the kernel hides the JVM's owner, callbacks rely on the token."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
     if owner_of_listener(socket.gethostbyname(jvm.address), jvm.port) is None:
@@ -89,7 +88,7 @@ def _take_none_of_others(gateway: Any) -> None:
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:
-    """Gives the JVM the token, which it forgets when it learns PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
+    """Sets the token in the JVM, which forgets it on learning PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
     from py4j.java_gateway import JavaObject
 
     client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()  # noqa: SLF001 - as PySpark does
@@ -100,8 +99,8 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
 
 @cache
 def guard_connections() -> None:
-    """Makes a call that passes its thread's deadline raise the error of a broken connection. Rejects a port of another
-    user before it sends anything."""
+    """Makes a call fail like a broken connection when its thread's deadline passes. Before the token is sent, also
+    rejects a JVM port that another user owns."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

@@ -1,4 +1,4 @@
-"""A Spark driver as a child process: its JVM listens on loopback only, logs little, and has bounded memory."""
+"""A Spark driver whose JVM is a child process. With a local master, the JVM listens on loopback only."""
 
 from __future__ import annotations
 
@@ -75,13 +75,13 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Rejects other users' connections. One that sends nothing would block Spark's accumulators, and so its
-    scheduler."""
+    """Makes Spark's accumulator server reject other users' connections. A silent connection would block this server,
+    and so Spark's scheduler."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """Returns the JVM's options. The user's come last and take precedence."""
+    """Returns the JVM's options. The user's options come last and take precedence."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on uselessly: any of its threads may have ended.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
@@ -111,7 +111,7 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Explains why the JVM was lost. If its memory ran out, notes that in a file, so that the next JVM keeps less."""
+    """Explains why the JVM was lost. If it ran out of memory, a note in a file makes the next JVM cache less."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why
@@ -121,7 +121,7 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of a killed driver. It has ended: otherwise the caller would not own the agent's socket."""
+    """Removes the files of a killed driver. The driver has ended, because the caller owns its agent socket."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

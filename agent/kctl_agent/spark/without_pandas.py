@@ -1,4 +1,4 @@
-"""Makes Spark calls without importing pandas, which would take 0.8 s of CPU time and 30 MB in every process."""
+"""Makes Spark calls without importing pandas. The import would take 0.8 s of CPU time and 30 MB in every process."""
 
 # ruff: noqa: SLF001 - PySpark has no public names for what is done here
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def convert_without_pandas() -> None:
     """Replaces PySpark 4.2's converters of NumPy values, which import pandas by `pyspark.testing.utils`. Call it before
-    the first Py4J call; idempotent."""
+    the first Py4J call. It is idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

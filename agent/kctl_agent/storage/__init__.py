@@ -1,1 +1,1 @@
-"""Where fetched messages go: the contract (`base`), the kinds (`kinds`), and one file or folder for each kind."""
+"""Storages for fetched messages: the contract (`base`), the kinds (`kinds`), and one file or folder for each kind."""

@@ -17,8 +17,8 @@ MAX_ERROR_BYTES = 8192
 
 @dataclass(frozen=True, slots=True)
 class AckVerdict:
-    """What `settle` does with a block in one transaction: replaces it with `again` (None: removes it) and stores
-    `dead`."""
+    """The changes that `settle` makes to a block in one transaction. It stores `dead`, and replaces the block with
+    `again`, or removes it if `again` is None."""
 
     again: Block | None
     dead: tuple[DeadLetter, ...]
@@ -54,8 +54,8 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order, one topic id per block. Also returns the ids of those that could
-    be read."""
+    """Packs dead letters into blocks in offset order. Each block has one topic id. Also returns the ids of the readable
+    dead letters."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -73,7 +73,6 @@ def requeued(
 
 
 def _kept(error: str) -> str:
-    """Cuts an error to size and escapes lone surrogates, because these would make each `settle` fail."""
     return error.encode("utf-8", "backslashreplace")[:MAX_ERROR_BYTES].decode("utf-8", "ignore")
 
 
@@ -85,7 +84,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Returns claims of the readable blocks, and dead letters for the damaged ones by block id."""
+    """Returns the claims of readable blocks, and a dead letter for the id of each damaged block."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

@@ -1,26 +1,26 @@
-"""The contract of a storage; tests/conformance tests each part.
+"""The contract of a storage. tests/conformance tests each part.
 
 For the workers that put messages:
 
 - **The stored offset decides.** One transaction writes messages *and* moves stored offsets. Messages below the stored
-  offset are skipped, so retried tasks and overlapping owners store nothing twice. A chunk that starts above it is
-  rejected, because messages would be lost.
-- **Only `init_offsets` moves a stored offset backwards** and gives it a new version. Puts planned on another version
-  are rejected, so a frozen worker cannot interfere with the next owner.
-- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a table serves several groups: it
-  keeps stored offsets for each group and cluster.
-- **Durable once the writer is closed.** Only then may its offsets be committed to Kafka. Stored offsets are durable
-  when they are returned.
+  offset are skipped, so retried tasks and overlapping owners store no message twice. A chunk that starts above the
+  stored offset is rejected, because messages would be lost.
+- **Only `init_offsets` moves a stored offset backwards** and gives it a new version. A put that was planned on another
+  version is rejected, so a frozen worker cannot interfere with the next owner.
+- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a table keeps stored offsets for
+  several groups and clusters.
+- **Durable once the writer is closed.** Commit offsets to Kafka only after that. Stored offsets are durable when they
+  are returned.
 
 For the sinkers that claim messages:
 
 - **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired or
-  was released, or some of its messages failed.
-- **The lease decides.** Without a lease, `settle` changes nothing. An expired lease stays valid until the next `claim`
-  or `requeue_stuck` ends it.
-- **A message is always in one place.** In one transaction it leaves its block and is removed, retried in a smaller
-  block, or stored as a dead letter, which replaces an older one of the same message.
-- **Order.** Without failures, a partition's blocks are delivered in offset order; retried blocks precede later puts.
+  was released, or if some of its messages failed.
+- **The lease decides.** If the lease is lost, `settle` does not change the storage. An expired lease stays valid until
+  the next `claim` or `requeue_stuck` ends it.
+- **A message is always in one place.** One transaction removes it, keeps it for a retry, or moves it to the dead
+  letters. There it replaces an older dead letter of this message.
+- **Order.** Without failures, a partition's blocks are delivered in offset order. Retried blocks precede later puts.
   With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
 - **Time never goes back.** Setting the wall clock does not change leases and delays.
 - **Damage stays local.** An unreadable block becomes a dead letter with its bytes.
@@ -71,25 +71,25 @@ def silent(_: int) -> None: ...
 
 
 class StorageUnusable(StorageError, code="storage_unusable", retriable=True):
-    """The storage cannot be opened or written: missing folder, rights, full disk, another version, damage."""
+    """The storage cannot be opened or written: missing folder or permissions, full disk, other version, or damage."""
 
 
 class StorageMisconfigured(StorageUnusable, code="storage_misconfigured", retriable=False):
-    """The storage's settings name a package that is not installed, or an unreadable file of keys. `kctl` exits with
-    2."""
+    """The storage's settings need a package that is not installed, or have an invalid endpoint, region or credentials
+    file. `kctl` exits with 2."""
 
 
 class TableRefused(StorageError, code="table_refused"):
-    """kctl cannot write this Delta table, or cannot write these columns; the sentence names the feature, version or
+    """kctl cannot write this Delta table, or cannot write these columns. The error names the feature, version or
     column."""
 
 
 class RowRefused(TableRefused, code="row_refused"):
-    """A row has a value that a Delta table cannot have; the sentence names the column."""
+    """A row has a value that a Delta table cannot have. The error names the column."""
 
 
 class OffsetStore(ABC):
-    """Keeps the stored offset of each partition. Any process and thread may call every method."""
+    """Keeps the stored offset of each partition. Any thread of any process may call every method."""
 
     limits: StorageLimits = StorageLimits()
     exchanges: int = 0  # how often this process found that a file storage's file was replaced
@@ -106,41 +106,41 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """Ties a new storage, or with `take_over` any storage, to `owner`; returns the storage's random id. Raises
-        OtherGroup.
+        """Ties this storage to `owner` and returns the storage's random id. If it has another owner, raises OtherGroup,
+        or with `take_over` replaces that owner.
 
-        A copied storage keeps its id, an emptied one gets a new id. In a table, `owner` selects the stored offsets that
-        other methods use; these methods raise StorageUnusable before `bind`.
+        A copied storage keeps its id, and an emptied one gets a new id. In a table, `owner` selects the stored offsets
+        that other methods use. These methods raise StorageUnusable before `bind`.
         """
 
     def moved_from(self) -> Binding | None:
-        """If this table has the group's stored offsets only for other clusters, returns the group with one of them,
-        else None."""
+        """If a table has stored offsets of this group only for other clusters, returns the group with one of these
+        clusters. Otherwise returns None."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
-        """Writes stored offsets, also lower ones, in one transaction, and gives each the next `version`. Raises
-        StoredOffsetMoved, and writes nothing, if a stored offset has changed since `seen`."""
+        """Writes stored offsets, also lower ones, in one transaction, and gives each the next `version`. If a stored
+        offset has changed since `seen`, raises StoredOffsetMoved and writes none of them."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """Moves stored offsets over offsets without messages, in one transaction. If it raises GapRefused,
-        StoredOffsetMissing or StoredOffsetMoved, nothing was written."""
+        """Moves stored offsets past offsets without messages, in one transaction. If it raises GapRefused,
+        StoredOffsetMissing or StoredOffsetMoved, no stored offset was moved."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Returns the counts without reading messages; cheap enough for one call per second."""
+        """Returns the counts without reading messages, which is cheap enough for one call per second."""
 
     def expire_dead(self) -> int:
         return 0
 
     def dead_letter_store(self) -> DeadLetterStore | None:
-        """Returns access to this storage's dead letters; None for a table before `bind`."""
+        """Returns access to this storage's dead letters, or None for a table before `bind`."""
         return None
 
     def close(self) -> None:  # noqa: B027 - not every storage holds something open
-        """Closes connections; the next call connects again."""
+        """Closes the connections. The next call of any method connects again."""
 
 
 class DeadLetterStore(ABC):
@@ -158,8 +158,8 @@ class DeadLetterStore(ABC):
         limit: int = PAGE,
         seconds: float | None = None,
     ) -> DeadLetterPage:
-        """Returns up to `limit` dead letters, oldest first; after `seconds`, those found so far. `after` is the `next`
-        of the previous page. Raises BadParams if `after` is malformed."""
+        """Returns up to `limit` dead letters, oldest first. After `seconds`, returns the dead letters found so far.
+        `after` is the `next` of the previous page. Raises BadParams if `after` is malformed."""
 
     def dead(
         self, selection: Selection = EVERYTHING, limit: int | None = None, progress: Progress = silent
@@ -181,12 +181,12 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, most frequent first, and per hour for the last `hours`. Calls `progress(0)`
-        repeatedly, which may raise to stop."""
+        """Counts dead letters by cause, most frequent first, and for each of the last `hours`. Calls `progress(0)`
+        repeatedly, which may raise to stop the count."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts the dead letters of the last minutes. A date in the future, from another clock, counts as now. Raises
-        StorageError, also if the count takes longer than `_RECENT_DEAD_READ_SECONDS`."""
+        """Counts the dead letters of the last five minutes. Raises StorageError, also if the count takes longer than
+        `_RECENT_DEAD_READ_SECONDS`."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
         def in_time(_: int) -> None:
@@ -205,15 +205,15 @@ class DeadLetterStore(ABC):
     def remove_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Deletes dead letters, except requeued ones; returns how many. Calls `progress` with the number deleted so
-        far; if `progress` raises, these stay deleted. Raises CountChanged, and deletes none, if `expect` is wrong."""
+        """Deletes dead letters, except requeued ones, and returns their number. Calls `progress` with the number so
+        far. If it raises, the deletions so far remain. If `expect` is wrong, raises CountChanged and deletes none."""
 
     @abstractmethod
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters for sinkers, or for a worker that writes them to the table; returns how many. Damaged
-        dead letters stay. Raises StorageError if the storage has no queue, and the errors of `remove_dead`."""
+        """Requeues dead letters for sinkers, or for a worker that writes them to the table, and returns their number.
+        Damaged dead letters stay. Raises the errors of `remove_dead`, and StorageError if the storage has no queue."""
 
     @abstractmethod
     def move_dead(
@@ -223,11 +223,11 @@ class DeadLetterStore(ABC):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Removes dead letters that `send` has stored elsewhere; returns how many.
+        """Removes dead letters that `send` has stored elsewhere, and returns their number.
 
-        `send` receives some at a time and returns those it stored. After a crash it may receive the same dead letters
-        again. One that is requeued meanwhile may also be stored elsewhere. Damaged dead letters stay. Otherwise like
-        `remove_dead`.
+        `send` receives some dead letters at a time and returns the ones it has stored. After a crash, it may receive
+        some of them again. A dead letter that is requeued meanwhile may also be stored elsewhere. Damaged dead letters
+        stay. Otherwise like `remove_dead`.
         """
 
 
@@ -239,7 +239,7 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def writer(self) -> Writer:
-        """Opens a writer, a connection for puts; the caller closes it."""
+        """Opens a writer, which is a connection for puts. The caller closes it."""
 
     @abstractmethod
     def blocks(self) -> Iterator[Block]: ...
@@ -248,17 +248,18 @@ class Storage(OffsetStore, DeadLetterStore):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Leases pending blocks until they have `limit` messages or more, but at most `limit_bytes` as stored, or one
-        larger block. First makes blocks with an expired delay or lease pending; an expired lease counts as a try. With
-        `ordered`, on which all sinkers should agree, leases at most one block per partition."""
+        """Leases pending blocks until they have `limit` messages or more. The blocks have at most `limit_bytes` as
+        stored, unless the first one is larger. First makes blocks with an expired delay or lease pending. An expired
+        lease counts as a try. With `ordered`, on which all sinkers should agree, leases at most one block per
+        partition."""
 
     @abstractmethod
     def settle(
         self, claim: Claim, acks: Sequence[bool], *, dead: Mapping[int, str] = NONE_DEAD, retry_seconds: float = 0.0
     ) -> Settled:
-        """Settles each message of a claim. Messages in `dead` (index -> error) become dead letters regardless of their
-        ack. Other messages with a false ack are retried after `retry_seconds`, with `tries` + 1. Raises ValueError
-        unless each message has an ack."""
+        """Settles each message of a claim. `dead` maps a message's index to its error, and these messages become dead
+        letters whatever their ack. Other messages with a false ack are retried after `retry_seconds`, with `tries` + 1.
+        Raises ValueError unless each message has an ack."""
 
     @abstractmethod
     def renew(self, claim: Claim, lease_seconds: float) -> bool:
@@ -266,25 +267,25 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def release(self, owner: str, *, count_try: bool = False) -> int:
-        """Makes blocks leased to `owner` claimable again; returns the number of messages. If `owner` died, pass
-        `count_try`, because a message that kills its handler each time must run out of tries."""
+        """Makes blocks leased to `owner` claimable again, and returns the number of messages. If `owner` died, pass
+        `count_try`, so that a message that always kills its handler runs out of tries."""
 
     @abstractmethod
     def dead_letter(
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
-        """Stores messages as dead letters, even if they are not in the storage. With `advance`, also moves the stored
-        offset over them in the same transaction. Raises StoredOffsetMissing; StoredOffsetMoved if the stored offset is
-        not `advance.start`."""
+        """Stores messages as dead letters, even if they are not in the storage. With `advance`, this transaction also
+        moves the stored offset past them. If the stored offset is not `advance.start`, raises GapRefused,
+        StoredOffsetMissing or StoredOffsetMoved."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
-        """Deletes pending and delayed messages, never leased ones; returns how many. Stored offsets stay."""
+        """Deletes pending and delayed messages, but not leased ones, and returns their number. Stored offsets stay."""
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        """Makes delayed blocks and expired leases claimable; with `older_than_seconds` also leases that were taken that
-        long ago, even if renewed. Returns the number of messages."""
+        """Makes delayed blocks and blocks with expired leases claimable, and returns the number of messages. With
+        `older_than_seconds`, also ends leases that were taken that long ago, even if they were renewed."""
 
     def dead_letter_store(self) -> DeadLetterStore:
         return self
@@ -302,7 +303,7 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks into portions to put one after the other; by default all chunks are one portion."""
+        """Divides chunks into portions to put one after another. By default, all chunks are one portion."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:
@@ -310,8 +311,8 @@ class Writer(ABC):
 
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Stores chunks (at most one of a partition) and moves the stored offsets to their ends, in one transaction. If
-        it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, nothing was written."""
+        """Stores chunks, at most one per partition, and moves the stored offsets to their ends, in one transaction. If
+        it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, no message was stored."""
 
     @abstractmethod
     def close(self) -> None:

@@ -1,18 +1,18 @@
-"""The bytes of a block: up to some hundreds of messages of one partition, column by column.
+"""The binary format of a block: up to some hundreds of messages of one partition, stored by columns.
 
     b"KB" · version (1 byte) · codec (1 byte) · length of the msgpack (u32 big-endian) · CRC-32 (u32 big-endian) ·
     msgpack, compressed with the codec
 
 The CRC-32 covers all other bytes in order. The msgpack is a map {"o","t","k","v","h"}:
 
-- `o`: offsets as int64 little-endian bytes, or None if they have no gaps;
-- `t`: Kafka timestamps in milliseconds as int64 bytes;
-- `k`, `v`: (lengths as int32 bytes, -1 for null; all bytes joined), or None if every one is null;
-- `h`: as `k`. The headers of a message are JSON, `[{"k": key, "v": base64}]`, or null if it has none; a header whose
-  value is null has no `v`.
+- `o`: offsets as int64 little-endian bytes, or None if they have no gaps.
+- `t`: Kafka timestamps in milliseconds as int64 bytes.
+- `k`, `v`: keys and values, each as a pair, or None if all are null. The pair has the lengths as int32 bytes (-1 for
+  null) and all bytes joined.
+- `h`: headers, as `k`. The headers of a message are JSON, `[{"k": key, "v": base64}]`, or null without headers. A
+  header whose value is null has no `v`.
 
-Columns are built from whole Arrow buffers, which keeps a put nearly as fast as a sink that drops everything
-(benchmarks/pipeline.py).
+Columns are built from whole Arrow buffers, which makes puts fast (benchmarks/pipeline.py).
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError, code="bad_block"):
-    """The bytes are not a block, or have a version or codec that this release does not know."""
+    """The bytes are not a block, are damaged, or have a version or codec that this release does not know."""
 
 
 @dataclass(frozen=True, slots=True)
 class BinaryColumn:
-    """Byte strings of messages, joined in order. Message i has `lengths[i]` bytes of `data`; -1 is null, not empty."""
+    """Byte strings of messages, joined in order. Message i has `lengths[i]` bytes of `data`, and -1 means null."""
 
     lengths: NDArray[np.int32]
     data: Bytes
@@ -71,7 +71,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a block. `keys`, `values` and `headers` are None if all of their values are null."""
+    """The columns of a block. `keys`, `values` or `headers` is None if all its values are null."""
 
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
@@ -91,7 +91,7 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Yields runs of at most `size` messages and `most_bytes`. A single message may exceed `most_bytes`."""
+        """Yields runs of at most `size` messages and `most_bytes`. A larger message is a run of its own."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:
@@ -212,7 +212,7 @@ def encode(columns: Columns, codec: str = "none") -> bytes:
 
 
 def _checksum(*pieces: Bytes) -> int:
-    """Returns zlib's CRC-32, made in a tenth of the time with the CPU's CRC instructions (benchmarks/README.md)."""
+    """Returns zlib's CRC-32. The CPU's CRC instructions compute it in a tenth of the time (benchmarks/README.md)."""
     found = 0
     for piece in pieces:
         found = zlib_ng.crc32(piece, found)

@@ -35,7 +35,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns `error_class`, or a substitute if it is the user's text, so that anyone may see it."""
+    """Returns `error_class` if anyone may see it. If it is text from the user's code, returns a substitute."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:
@@ -53,7 +53,7 @@ def cause_of(error: str) -> DeathCause:
 
 
 def sentence_of(error: str) -> str:
-    """Returns the first line of an error, or the last line if the error is a bare traceback."""
+    """Returns the first line of an error. If the error is a bare traceback, returns the last line."""
     lines = [line for line in error.splitlines() if line.strip()] or [""]
     return lines[-1] if lines[0].startswith("Traceback") else lines[0]
 
@@ -64,6 +64,6 @@ def traceback_in(error: str) -> str | None:
 
 
 def innermost(frames: Iterable[tuple[str, int]]) -> str:
-    """Returns file and line of the last frame in the user's own code; empty if there is none."""
+    """Returns file and line of the last frame in the user's own code, or an empty text without such a frame."""
     own = [(name, line) for name, line in frames if not any(part in name for part in _NOT_THE_USERS)]
     return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""

@@ -16,7 +16,7 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError, code="gap_refused"):
-    """A chunk begins after the stored offset; storing it would lose the messages in between."""
+    """A chunk begins after the stored offset. Storing it would lose the messages in between."""
 
 
 class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
@@ -28,7 +28,7 @@ class StoredOffsetMoved(StorageError, code="stored_offset_moved", retriable=True
 
 
 class OtherGroup(StorageError, code="other_group"):
-    """The storage belongs to another consumer group or cluster; the message names both."""
+    """The storage belongs to another consumer group or cluster. The error names the two owners."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +43,8 @@ class _OfPartition:
 
 @dataclass(frozen=True, slots=True)
 class StoredOffset(_OfPartition):
-    """A partition's stored offset. `next` is the first offset not stored. `topic_id` (KIP-516) reveals a recreated
-    topic. `version` counts writes by `init_offsets`, which may move `next` backwards."""
+    """A partition's stored offset. `next` is the first offset not stored. A changed `topic_id` (KIP-516) reveals a
+    recreated topic. `version` counts the writes by `init_offsets`, which may lower `next`."""
 
     topic_id: str | None
     next: int
@@ -57,7 +57,7 @@ NONE_STORED: StoredOffsets = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
-    """Moves a stored offset from `start` to `end`; offsets in between hold no messages to store."""
+    """A move of a stored offset from `start` to `end`. The offsets in between have no messages to store."""
 
     version: int
     start: int
@@ -66,13 +66,13 @@ class Advance(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The group whose messages a storage holds. `cluster_id` is None if the brokers report none."""
+    """The owner of a storage, a group of one cluster. `cluster_id` is None if the brokers report no id."""
 
     group: str
     cluster_id: str | None
 
     def differs_from(self, other: Binding) -> bool:
-        """Whether the owners differ. An unknown cluster id matches any."""
+        """Whether the owners differ. An unknown cluster id matches any cluster id."""
         ids = {self.cluster_id, other.cluster_id} - {None}
         return self.group != other.group or len(ids) > 1
 
@@ -85,8 +85,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages in offset order, possibly with gaps, from `start` to before `end`. They were planned on this `version`
-    of the stored offset."""
+    """Messages of a partition in offset order, from `start` to before `end`. The offsets may have gaps. The batch was
+    planned on this `version` of the stored offset."""
 
     topic_id: str | None
     start: int
@@ -97,7 +97,7 @@ class Chunk(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """The result of a put. `skipped` messages were below the stored offset."""
+    """The result of a put. `skipped` counts messages below the stored offset."""
 
     stored: int
     skipped: int

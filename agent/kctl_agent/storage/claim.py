@@ -41,7 +41,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """The result of `settle`, as numbers of messages. If `is_lost`, the lease was lost and nothing changed."""
+    """The numbers of messages that `settle` removed, retried and dead-lettered. They are 0 if the lease was lost."""
 
     gone: int = 0
     again: int = 0
@@ -51,7 +51,7 @@ class Settled:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message that failed too often, or a whole unreadable block (`is_damaged`) with its bytes."""
+    """A message that could not be handled, or a whole unreadable block with its bytes (`is_damaged`)."""
 
     id: str  # "" before it is stored
     block: Block = field(repr=False)
@@ -74,7 +74,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """A page of dead letters, oldest first. `next` is None on the last page. A page whose time ran out may be empty."""
+    """A page of dead letters, oldest first. `next` is None on the last page. After a time-out, a page may be empty."""
 
     rows: list[DeadLetter]
     next: str | None
@@ -93,8 +93,8 @@ class DeadLetterGroup:
 
 
 class CountChanged(StorageError, code="count_changed"):
-    """The number of matching dead letters differs from the one that you saw; the sentence has both. Nothing changed:
-    list them again."""
+    """The number of matching dead letters differs from the one that you saw. The error has the two numbers. Nothing was
+    changed. List the dead letters again."""
 
     def __init__(self, expected: int, found: int) -> None:
         super().__init__(

@@ -30,7 +30,7 @@ class Kind:
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """Makes the storage of the settings without opening it; the result can be pickled. Raises StorageError if the mode
+    """Makes the storage of the settings without opening it. The result can be pickled. Raises StorageError if the mode
     is unknown or its storage is a table."""
     from kctl_agent.errors import StorageError
 
@@ -43,7 +43,7 @@ def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> S
 
 
 def open_lake(settings: Settings) -> LakeStorage:
-    """Makes the table storage of the settings without opening it. Raises StorageMisconfigured, TableRefused."""
+    """Makes the table storage of the settings without opening it. Raises StorageMisconfigured and TableRefused."""
     _need_packages(settings["uri"])
     from kctl_agent.storage.lake.folder import Folder, LocalFolder
     from kctl_agent.storage.lake.storage import LakeStorage

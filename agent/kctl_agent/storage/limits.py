@@ -21,7 +21,6 @@ class StorageLimits:
 
     @classmethod
     def of(cls, settings: Mapping[str, Any]) -> StorageLimits:
-        """Reads the limits. A missing setting or 0 means no limit."""
         names = ("limit", "limit_bytes", "dead_limit", "min_free_bytes", "dead_expire_seconds")
         return cls(*(settings.get(name) or None for name in names))
 
@@ -41,7 +40,7 @@ class Free:
 
 @dataclass(frozen=True, slots=True)
 class PartitionStats:
-    """Numbers of messages of one partition. `bytes` includes dead letters."""
+    """Counts of one partition's messages by state. `bytes` includes dead letters."""
 
     topic: str
     partition: int
@@ -64,8 +63,8 @@ class PartitionStats:
 
 @dataclass(frozen=True, slots=True)
 class StorageStats:
-    """Messages by state: `pending` can be claimed now, `processing` are leased, `delayed` wait for a retry. A block
-    whose lease or delay expired keeps its state until the next claim."""
+    """Counts of messages by state. `pending` can be claimed now, `processing` are leased, and `delayed` wait for a
+    retry. A block whose lease or delay has expired keeps its state until the next claim."""
 
     pending: int
     processing: int
@@ -103,7 +102,7 @@ class TableCounts:
 
 @dataclass(frozen=True, slots=True)
 class TableStats:
-    """A table's limits and counts; `counts` is None before the first count."""
+    """A table's limits and counts. `counts` is None before the first count."""
 
     limits: StorageLimits
     free: Free | None
@@ -115,8 +114,8 @@ class TableStats:
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Returns why there is no room for a batch, or None. A `share` below 1 lowers the limits, so that waiting workers
-    do not start and stop repeatedly."""
+    """Returns why there is no room for a batch, or None if there is room. A `share` below 1 lowers the limits, so that
+    waiting workers do not start and stop repeatedly."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

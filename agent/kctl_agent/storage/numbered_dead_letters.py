@@ -1,5 +1,5 @@
-"""Dead letters with ascending numbers. A change to all matches ignores numbers assigned after it began; otherwise a
-requeue would never end if the handler fails at once."""
+"""Dead letters with ascending numbers. A change of all matches ignores numbers assigned after it began. Otherwise, a
+requeue would never end if the handler fails each message at once."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _dead_now(self) -> float:
-        """Returns Unix seconds by the clock that dates dead letters."""
+        """Returns the time of the clock that dates dead letters, in Unix seconds."""
 
     @abstractmethod
     def _last_dead(self) -> int: ...
@@ -119,7 +119,7 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for their error class. Leaves out those of
+        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for their error class. Ignores dates in
         the future, which exist if the storage's clock was set back."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)

@@ -1,4 +1,4 @@
-"""The bucket of a table and its keys, as settings for delta-rs, obstore and Spark's S3A."""
+"""The bucket of a table and its credentials, as settings for delta-rs, obstore and Spark's S3A."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """A bucket, at AWS or at the URL `endpoint` of a compatible server. Without `keys`, each client finds its own."""
+    """A bucket at AWS, or at another server's URL `endpoint`. Without `keys`, each client finds credentials itself."""
 
     bucket: str
     endpoint: str | None
@@ -64,7 +64,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Reads `[storage]`; missing values come from AWS' own variables. Raises StorageMisconfigured."""
+        """Reads `[storage]`. Missing values come from AWS' own variables. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or _REGION
         _check(endpoint, region)

@@ -24,7 +24,7 @@ def skipped(chunk: Chunk, stored: StoredOffset) -> int:
 
 
 def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffset:
-    """Returns the stored offset if the plan still fits it. Raises GapRefused, StoredOffsetMissing,
+    """Returns the stored offset if the plan still fits it. Otherwise raises GapRefused, StoredOffsetMissing or
     StoredOffsetMoved."""
     where = f"{planned.topic}-{planned.partition}"
     if stored is None:

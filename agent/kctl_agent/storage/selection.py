@@ -23,8 +23,8 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Selects messages. None does not restrict; bounds are inclusive. A block that overlaps the offsets matches as a
-    whole."""
+    """Criteria that select messages. A criterion of None selects all, and bounds are inclusive. If a block overlaps the
+    offsets, the whole block matches."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")

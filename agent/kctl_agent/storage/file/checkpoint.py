@@ -1,17 +1,17 @@
 """Copies a file storage's write-ahead log into the database file, avoiding SQLite's WAL-reset bug.
 
-The bug (https://sqlite.org/wal.html#walresetbug; SQLite 3.7.0 to 3.51.2, except 3.44.6 and 3.50.7): the whole log is
-copied, a second checkpoint starts, and at that moment another connection commits, which restarts the log. The second
-checkpoint records frames of the new log as copied; a later one skips them, and they are lost.
+SQLite 3.7.0 to 3.51.2 has it, except 3.44.6 and 3.50.7 (https://sqlite.org/wal.html#walresetbug). The steps are: the
+whole log is copied, and a second checkpoint starts. At that moment another connection commits, which restarts the log.
+The second checkpoint records frames of the new log as copied. A later checkpoint skips these frames, and they are lost.
 
 Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
 
 - `reading`: a read transaction older than the checkpoint. It keeps the log from restarting (`walRestartLog` in wal.c).
-  If the whole log had been copied before this transaction, it instead keeps the checkpoint from doing anything.
+  If the whole log had been copied before this transaction, the checkpoint does not copy anything.
 - `writing`: the write lock, so that no other connection commits.
 
-SQLite's checkpoint at commit is turned off (`schema.connect`). Its checkpoint when the last connection closes is safe,
-because SQLite then has the whole file to itself.
+SQLite's checkpoint at commit is turned off (`schema.connect`). SQLite's checkpoint at the close of the last connection
+is safe, because SQLite locks the whole file for it.
 """
 
 import fcntl
@@ -33,8 +33,8 @@ _copies: dict[Path, tuple[float, threading.Thread]] = {}
 
 
 def begin_copy(path: Path, at_most_every_seconds: float = 0.0) -> bool:
-    """Starts to copy the log in a thread. Returns False if this process is copying, or last started a copy less than
-    `at_most_every_seconds` ago."""
+    """Starts to copy the log in a thread. Returns False if this process is already copying, or if it started a copy
+    less than `at_most_every_seconds` ago."""
     if path in _copies:
         began, thread = _copies[path]
         if thread.is_alive() or time.monotonic() - began < at_most_every_seconds:
@@ -51,11 +51,11 @@ def _copy_beside(path: Path) -> None:
 
 
 def copy(path: Path) -> None:
-    """Copies the log while others read and write, then the rest while no connection writes, so that the log can
-    restart.
+    """Copies the log while other connections read and write. Then copies the remaining frames while no connection
+    writes, so that the log can restart.
 
-    The second copy takes its turn among the puts, because otherwise it would hardly ever get the write lock. Copies
-    nothing after a disk error, until `recover` has repaired the log.
+    The second copy takes its turn among the puts, because otherwise it would hardly ever get the write lock. After a
+    disk error, does not copy until `recover` has repaired the log.
     """
     if sync_failures(path):
         return
@@ -69,7 +69,7 @@ def copy(path: Path) -> None:
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Holds the kernel's lock on the folder. On release, the next waiter wakes at once."""
+    """Holds the kernel's lock on the folder. When it is released, the next waiter wakes at once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield
@@ -97,5 +97,5 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
 
 
 def _checkpoint(db: sqlite3.Connection) -> None:
-    """Call it only within `reading` or `writing`."""
+    """Copies the log. Call it only within `reading` or `writing`."""
     db.execute("pragma wal_checkpoint(passive)").fetchone()

@@ -1,4 +1,4 @@
-"""The dead letters of a file storage. An index keeps the dead letters of one cause and partition in order of death."""
+"""The dead letters of a file storage."""
 
 import heapq
 import itertools
@@ -23,7 +23,7 @@ OF_NUMBERS = "id in (select value from json_each(?))"
 
 
 def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
-    """Stores dead letters within the caller's transaction. They replace older ones of the same messages."""
+    """Stores dead letters within the caller's transaction. A new dead letter replaces an older one of its message."""
     db.executemany(
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),

@@ -1,14 +1,14 @@
-"""The write-ahead log of a file storage, and its syncs when the disk fails.
+"""The write-ahead log of a file storage, and its recovery after a disk error.
 
-Linux reports a failed write-back once, to each descriptor open at that time (`man 2 fsync`); the pages then count as
-written and are never retried. So every writer opens a descriptor before its first write. A writer that gets an error
-notes it for all processes, as a file in a folder next to the storage. While the note exists, nothing counts as durable.
-Reads and writes before a recovery never count as durable.
+Linux reports a failed write-back once to each descriptor open at that time (`man 2 fsync`). After that, the pages count
+as written and are never retried. So every writer opens a descriptor before its first write. A writer that gets an error
+notes it for all processes. While the note exists, no commit counts as durable. Reads and writes before a recovery never
+count as durable.
 
-Pages that Linux could not write back stay in memory only until the memory is needed, and SQLite does not check frames
-when it reads or copies them. So `recover` reads the log and writes it back, syncs it, and has SQLite rebuild its index
-up to the last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Commits after that never
-counted as durable.
+A page that Linux could not write stays in memory only until the memory is needed. SQLite does not check frames when it
+reads or copies them. So `recover` reads the log, writes it back and syncs it. SQLite then rebuilds its index up to the
+last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Later commits never counted as
+durable.
 """
 
 import os
@@ -34,7 +34,7 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Notes disk errors that SQLite meets, because it syncs the log too, and the kernel reports an error only once."""
+    """Notes disk errors that SQLite reports. SQLite syncs the log too, and the kernel reports an error only once."""
     try:
         yield
     except sqlite3.Error as error:
@@ -82,7 +82,7 @@ def _folder(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Repairs the log after a failed sync, if any; waits up to 30 s for the write lock. After OSError or sqlite3.Error,
+    """Repairs the log if a sync has failed. Waits up to 30 s for the write lock. If it raises OSError or sqlite3.Error,
     call it again."""
     if not sync_failures(path):
         return
@@ -100,8 +100,8 @@ def recover(path: Path) -> None:
 
 
 def _begin(db: sqlite3.Connection, index: Path) -> None:
-    """Takes the write lock. If SQLite finds the file damaged, clears the index first, because `begin immediate` reads
-    page 1, which may be a lost page."""
+    """Takes the write lock. For this, SQLite reads page 1, which may be lost. If SQLite finds the file damaged, clears
+    the index and tries again."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError:
@@ -123,13 +123,13 @@ def _rewrite(log: Path) -> None:
 
 
 def _forget(index: Path) -> None:
-    """Clears the index by a child process, because closing the file in this process would drop SQLite's locks on it."""
+    """Clears the index in a child process. If this process closed the file, it would drop SQLite's locks on it."""
     command = [sys.executable, "-I", "-S", "-c", _FORGET, str(index), str(INDEX_HEADERS_BYTES)]
     subprocess.run(command, check=True, capture_output=True)
 
 
 class Log:
-    """One connection's view of the log, for its thread. Close it before the connection."""
+    """The log as one connection sees it. For that connection's thread. Close it before the connection."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._path = path
@@ -157,19 +157,19 @@ class Log:
         return noted(self._path) == self._noted
 
     def begin_sync(self) -> None:
-        """Starts a sync in a thread, so that `sync` has less to do. `sync` raises the error of this thread."""
+        """Starts a sync in a thread, so that `sync` has less to do. If the thread fails, `sync` raises its error."""
         begun = self._begun
         if begun is None or (begun.done() and begun.exception() is None):  # an error stays for `sync`
             self._thread = self._thread or ThreadPoolExecutor(1, "storage-sync")
             self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
-        """Makes durable what any process has committed so far. A commit is still in the log, which this method syncs,
-        or was synced when it was copied.
+        """Makes durable what any process has committed so far. Syncs the commits that are still in the log. Older
+        commits were synced when they were copied.
 
-        SQLite has already synced the log's header and folder (https://sqlite.org/pragma.html#pragma_synchronous).
-        Raises OSError if a sync of any process has failed since this `Log` was made. Then call `recover`, make a new
-        `Log` and check what is stored.
+        SQLite has already synced the log's header and folder (https://sqlite.org/pragma.html#pragma_synchronous). If a
+        sync of any process has failed since this `Log` was made, raises OSError. In that case, call `recover`, make a
+        new `Log` and check what is stored.
         """
         begun, self._begun = self._begun, None
         if begun is not None:

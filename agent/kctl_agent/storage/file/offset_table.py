@@ -1,4 +1,4 @@
-"""The stored offsets of a file storage and the owner of the storage. The caller holds the transaction."""
+"""The stored offsets and the owner of a file storage. The caller opens the transaction."""
 
 import sqlite3
 from collections.abc import Collection, Iterable
@@ -9,7 +9,7 @@ _COLUMNS = "topic, partition, topic_id, next, version"
 
 
 def bound(db: sqlite3.Connection) -> tuple[str, Binding | None]:
-    """Returns the storage's id and owner; "" and None before the first `bind`."""
+    """Returns the storage's id and owner, or "" and None before the first `bind`."""
     row = db.execute("select id, group_name, cluster_id from storage").fetchone()
     return (row[0], Binding(row[1], row[2])) if row else ("", None)
 

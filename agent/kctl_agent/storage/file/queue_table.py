@@ -1,4 +1,4 @@
-"""The blocks of a file storage, their queue and clock. Changes except `insert` and `free` are transactions."""
+"""The blocks of a file storage, their queue and clock. Each change is a transaction, except `insert` and `free`."""
 
 import json
 import math
@@ -27,13 +27,13 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 class MachineClock:
-    """Counts seconds since boot, including suspend. Setting the wall clock does not affect it."""
+    """Counts seconds since boot, including time in suspend. Setting the wall clock does not affect it."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot_id(self) -> str:
-        """Returns the id of this boot. Containers of one machine share it, as they share the clock (random(4))."""
+        """Returns the id of this boot. Containers of one machine share this id and the clock (random(4))."""
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def wall(self) -> float:
@@ -62,7 +62,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Leases pending blocks to `owner`; returns (id, tries, block) of each. Takes no lock if none is pending or due."""
+    """Leases pending blocks to `owner`. Returns (id, tries, block) of each. Takes no lock if no block is available."""
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()
@@ -133,7 +133,7 @@ def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tu
 
 
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
-    """Makes all blocks pending after a reboot, because lease holders are dead and times of an earlier boot are void."""
+    """Makes all blocks pending after a reboot. The lease holders are dead, and times of an earlier boot are void."""
     boot_id = clock.boot_id()
     if db.execute("select id from boot").fetchone() == (boot_id,):
         return
@@ -212,8 +212,6 @@ def free(db: sqlite3.Connection, where: str, *values: object, count_try: bool = 
 
 
 def _condition(selection: Selection) -> tuple[str, list[object]]:
-    """Returns the SQL condition of a selection without its times, and the values. Raises StorageError for criteria that
-    only dead letters have."""
     chosen = selection.of_blocks()
     return dead_letter_table.where(
         ("1=?", 1),

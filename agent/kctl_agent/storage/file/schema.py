@@ -1,7 +1,7 @@
 """The tables, connections and transactions of a file storage.
 
-`block` holds the messages, `queue` the state of each block: SQLite rewrites a whole row if one column changes size, so
-a lease would write 100 KB if they were one table. Triggers maintain `counters`, so that counting ten million blocks
+`block` holds the messages, and `queue` holds the state of each block. SQLite rewrites a whole row if one column changes
+size. In one table, each lease would write 100 KB. Triggers maintain `counters`, so that counting ten million blocks
 costs no more than counting ten.
 """
 
@@ -102,7 +102,7 @@ def create(db: sqlite3.Connection, path: Path) -> None:
 
 
 def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
-    """Opens a connection for any thread, one at a time. Mode `rwc` creates the file. Raises sqlite3.Error."""
+    """Opens a connection that any thread may use, one at a time. Mode `rwc` creates the file. Raises sqlite3.Error."""
     uri = f"{path.absolute().as_uri()}?mode={mode}"
     db = sqlite3.connect(uri, isolation_level=None, timeout=BUSY_SECONDS, check_same_thread=False, uri=True)
     try:
@@ -117,7 +117,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Begins a transaction with the write lock, so that nothing changes between its first read and its writes."""
+    """Begins a transaction with the write lock, so that no other connection changes the data after its first read."""
     db.execute("begin immediate")
     try:
         yield
