@@ -1,8 +1,8 @@
-"""Membership in the consumer group: kafka-python joins, heartbeats and commits, but fetches nothing.
+"""Membership in the consumer group. kafka-python joins the group, sends heartbeats and commits offsets.
 
-All partitions are paused; Spark reads the records. kafka-python awaits the rebalance listener on its I/O loop, so the
-listener's blocking work runs in a thread while heartbeats continue. `commit()` raises on that loop, so the listener
-commits offsets through the coordinator object.
+Spark reads the records, so all partitions are paused in kafka-python. kafka-python awaits the rebalance listener on its
+I/O loop. The listener does blocking work in a thread, so that heartbeats continue. It commits offsets through the
+coordinator object, because `commit()` raises on that loop.
 """
 
 import json
@@ -40,13 +40,13 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns a subclass of assignor `name` that announces the leader to every member, and if cooperative claims only
-    the `owned` partitions. The leader writes its member id and the partition counts into the user data of every
-    assignment, which other clients ignore.
+    """Returns a subclass of the assignor `name` whose leader announces itself to every member.
 
-    `own_member_id` is called in `assign`, `owned` at each join, `on_leader(generation, leader, partitions)` on
-    kafka-python's I/O thread at every assignment. `leader` is None if the leader is another client; `partitions` has
-    the partition count of each topic.
+    The leader writes its member id and the partition counts into the user data of every assignment. Other clients
+    ignore this data. A joining member of a cooperative group claims only the `owned` partitions.
+
+    kafka-python's I/O thread calls `on_leader(generation, leader, partitions)` at every assignment. `leader` is None if
+    the leader is another client. `partitions` has the partition count of each topic.
     """
 
     stock: Any = next(each for each in ASSIGNORS if each.name == name)
@@ -101,19 +101,19 @@ Offsets = Mapping[TopicPartition, int]
 
 
 class MemberLost(Exception):
-    """The session expired and the group continues without this member, which joins again."""
+    """The session expired, so the group continues without this member. The member joins again."""
 
 
 class MemberFenced(Exception):
-    """Another member has joined with this `group.instance.id`; if this one joined again, it would fence the other."""
+    """Another member has joined with this `group.instance.id`. If this member joined again, it would fence that one."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Membership in the group. `poll`, `commit` and `close` are for the main thread; the rest is safe from any thread.
+    """Membership in the group. Only the main thread calls `poll`, `commit` and `close`. Other methods are thread-safe.
 
-    `on_revoked(partitions)` runs in a thread and returns the offsets to commit; `on_lost()` runs in a thread, without a
-    commit. `note(partition)`, which returns the metadata for a commit, and `on_committed(offsets)` run on the I/O
-    thread and must not block.
+    `on_revoked(partitions)` and `on_lost()` run in a thread. `on_revoked` returns the offsets to commit. After
+    `on_lost`, no offset is committed. `note(partition)` returns the metadata for a commit. `note` and
+    `on_committed(offsets)` may run on the I/O thread, so they must not block.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The assigned partitions; empty during a rebalance or after a loss."""
+        """The assigned partitions, or an empty set during a rebalance and after a loss."""
         generation: int = self._metadata().generation_id
         if self.is_rebalancing or generation < 0 or generation == self._given_up:
             return frozenset()
@@ -208,8 +208,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets, without a note if `is_reset`; returns the error of each rejected partition. Raises
-        MemberLost, MemberFenced, KafkaError."""
+        """Commits offsets and returns the error of each rejected partition. If `is_reset`, commits them without a note.
+        Raises MemberLost, MemberFenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -225,7 +225,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
         self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
-        """Runs `on_revoked` and commits its offsets before others get the partitions. Awaited on the I/O loop."""
+        """Runs `on_revoked` and commits the returned offsets before other members get the partitions."""
         self.is_rebalancing = True
         try:
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
@@ -243,14 +243,13 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self.is_rebalancing = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Pauses all partitions, because otherwise the first poll would return records. Awaited on the I/O loop."""
+        """Pauses all partitions, because otherwise the first poll would return records."""
         self._consumer.pause(*assigned)
         self.is_rebalancing = False
         names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
 
     async def on_partitions_lost(self, lost: set[TopicPartition]) -> None:  # noqa: ARG002
-        """Runs `on_lost`. Awaited on the I/O loop."""
         self.is_rebalancing = True
         try:
             await self._in_thread(self.on_lost)
@@ -259,7 +258,6 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def _is_eager(self) -> bool:
-        """Whether the protocol is eager. Then no partition is ours from a revocation to the next assignment."""
         return self._settings.assignor != "cooperative-sticky"
 
     def _metadata(self) -> Any:
@@ -282,8 +280,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """Whether `leader` is this member's id or was before a restart. Ids consist of `group.instance.id` and a UUID;
-        an assignment may still have a restarted leader's old id."""
+        """Whether `leader` is this member's id, or was its id before a restart. An assignment may have the old id."""
         instance = self._settings.group_instance_id
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
@@ -304,23 +301,23 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Makes the coordinator take in known metadata; call it after `subscribe`. Otherwise a leader's first assignment
-    in kafka-python 3.0.12 is compared with an empty snapshot, and the whole group joins again."""
+    """Makes the coordinator apply known metadata. Call it after `subscribe`. Without this call, kafka-python 3.0.12
+    compares a leader's first assignment with an empty snapshot, and the group joins again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
-    """Makes a leader join again, and so reassign, as soon as partition counts of topics differ from these. kafka-python
-    3.0.12 does this only in a leader that made the assignment itself, which a restarted static leader did not."""
+    """Makes a leader join again, and so reassign, if topics' partition counts differ from `partitions`. kafka-python
+    3.0.12 does this only in a leader that made the assignment, which a restarted static leader did not."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes a member that is evicted between JoinGroup and SyncGroup give up its partitions before it joins again.
-    Otherwise, in kafka-python 3.0.12, a cooperative member claims partitions that another member may have owned
-    meanwhile."""
+    """Makes a member that the group evicts between JoinGroup and SyncGroup give up its partitions before it joins
+    again. Without this, a cooperative member in kafka-python 3.0.12 claims its old partitions, which may have had
+    another owner meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -332,8 +329,8 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """Whether the member counts as stable but sends no heartbeats, as in kafka-python 3.0.12 after a heartbeat was
-    answered by FENCED_INSTANCE_ID."""
+    """Whether the member counts as stable but sends no heartbeats. kafka-python 3.0.12 stops heartbeats after the error
+    FENCED_INSTANCE_ID."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001
         is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001

@@ -1,1 +1,1 @@
-"""The state machine of a worker. Pure: no clock, Spark, broker or storage."""
+"""The state machine of a worker. It uses no clock, Spark, broker or storage."""

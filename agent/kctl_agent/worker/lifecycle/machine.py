@@ -1,7 +1,7 @@
-"""The state machine of a worker: events in, actions out.
+"""The state machine of a worker, which takes events and returns actions.
 
-Pure; times are the caller's monotonic seconds. Each method is an event and returns the actions that follow, in order.
-`tick` decides which queries must end; `start_due` starts at most one, because a start is slow.
+Callers report an event by a method, which returns the resulting actions in order. Times are the caller's monotonic
+seconds. `tick` decides which queries must end. `start_due` starts at most one, because a start is slow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,7 +17,7 @@ NONE: Group = frozenset()
 
 
 class WorkerState(StrEnum):
-    """The states of `Lifecycle`; the process adds `starting` and `failed`."""
+    """The states of `Lifecycle`. A worker process has two more states, `starting` and `failed`."""
 
     JOINING = "joining"
     ASSIGNED = "assigned"  # the worker has partitions but no query yet
@@ -60,7 +60,7 @@ class Commit(Action):
 
 @dataclass(frozen=True, slots=True)
 class StartQuery(Action):
-    """Starts a query. The result is reported by `query_started`, `start_failed`, `driver_ended` or `lost`."""
+    """Starts a query. The caller reports the result by `query_started`, `start_failed`, `driver_ended` or `lost`."""
 
     group: Group
     is_careful: bool = False
@@ -68,15 +68,15 @@ class StartQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Drain(Action):
-    """Prevents further batches. If no batch runs, `Lifecycle.drained` is called; otherwise a later turn repeats this
-    action."""
+    """Prevents further batches. If no batch runs, the caller reports `drained`. If a batch runs, a later turn repeats
+    this action."""
 
     group: Group
 
 
 @dataclass(frozen=True, slots=True)
 class StopQuery(Action):
-    """Ends the query of `group`, or all queries if it is None."""
+    """Ends the query of `group`, or all queries if `group` is None."""
 
     group: Group | None = None
     is_waited_for: bool = False
@@ -85,7 +85,7 @@ class StopQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """Publishes why no batch begins; None when batches begin again."""
+    """Publishes why no batch begins, or None when batches begin again."""
 
     why: str | None
 
@@ -111,7 +111,7 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """A worker's state. The first event is `polled`. For the main thread and the thread of a revocation."""
+    """A worker's state. The first event is `polled`. Only the main thread and the thread of a revocation use it."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -141,7 +141,7 @@ class Lifecycle:
 
     @property
     def is_drained(self) -> bool:
-        """Whether no batch runs, and none will start while this member keeps its partitions."""
+        """Whether no batch runs and no batch will start while this member keeps its partitions."""
         return not self._is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:
@@ -158,7 +158,7 @@ class Lifecycle:
         self._paused = partitions
 
     def revoked(self, partitions: Group) -> list[Action]:
-        """Stops reading. Another member gets these partitions as soon as the actions are done."""
+        """Stops reading. Another member gets these partitions as soon as the caller has performed the actions."""
         if not partitions:
             return []
         self._is_rebalancing = True
@@ -170,7 +170,7 @@ class Lifecycle:
         return [report, *self._stop_reading()]
 
     def fenced(self, why: str) -> list[Action]:
-        """Stops reading for good. Another member reads these partitions now, and this one must not join again."""
+        """Stops reading for good. Another member now reads these partitions, so this member must not join again."""
         self._is_rebalancing = False
         return [ReportEvent("fenced", why), *self._stop_reading()]
 
@@ -178,14 +178,14 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Records why the storage has no room for a batch (`full`), or not enough to end throttling (`nearly_full`)."""
+        """Records why the storage has no room for a batch (`full`) and why throttling cannot end (`nearly_full`)."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
         self._groups.stored(partitions)
 
     def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """Records the careful query's result: cleared partitions, and partitions with an unreadable record."""
+        """Records which partitions the careful query cleared of suspicion, and which have an unreadable record."""
         self._groups.clear(cleared)
         self._unreadable = unreadable
 
@@ -220,7 +220,7 @@ class Lifecycle:
         return [report, *self._stop_all(), *self._enter(WorkerState.ASSIGNED)]
 
     def seek_requested(self) -> list[Action]:
-        """Drains all queries. No query starts or stops until the operation ends."""
+        """Drains all queries. Until `seek_ended`, `tick` and `start_due` return no actions."""
         self.is_seeking = True
         return [] if self._is_rebalancing else self._drain(set(self.queries))
 
@@ -262,12 +262,10 @@ class Lifecycle:
         return [*before, start]  # one: it may take long, and the group must be polled
 
     def stop_requested(self) -> list[Action]:
-        """Begins to stop. Next, the worker leaves its group, which revokes its partitions."""
+        """Begins to stop. Afterwards the worker leaves its group, which revokes its partitions."""
         return self._enter(WorkerState.STOPPING)
 
     def _end_outdated(self) -> list[Action]:
-        """Ends queries that are draining, must wait for room in the storage, or read the wrong partitions, a recreated
-        topic or a partition without a leader."""
         if not self.queries:
             return []
         throttled: list[Action] = []
@@ -308,7 +306,6 @@ class Lifecycle:
         return [*found, Throttle(why)] if why != before else found
 
     def _enter(self, state: WorkerState) -> list[Action]:
-        """Enters a state. A stopping worker keeps its state."""
         if state is self.state or self.state is WorkerState.STOPPING:
             return []
         self.state = state

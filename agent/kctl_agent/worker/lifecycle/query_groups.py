@@ -1,8 +1,8 @@
-"""Divides a worker's partitions between two queries: one streams, a careful one reads suspicious partitions. Both leave
-out partitions without a leader. Pure; times are the caller's monotonic seconds.
+"""Divides a worker's partitions between a streaming query and a careful query, which reads suspicious partitions.
+Neither query reads partitions without a leader. Times are the caller's monotonic seconds.
 
-If the streaming query fails repeatedly, all its partitions become suspicious, and the careful query finds the bad
-records (`query.careful_search`). Failures during an outage make nothing suspicious.
+If the streaming query fails repeatedly, all its partitions become suspicious. The careful query finds the bad records
+(`query.careful_search`). Failures during an outage do not make partitions suspicious.
 """
 
 from collections.abc import Collection, Mapping
@@ -30,7 +30,7 @@ class QueryGroups:
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
-        """Returns the partitions of each query, the streaming one first; each of `partitions` is in one query."""
+        """Returns the partitions of each query, the streaming query first. Each of `partitions` is in one query."""
         if partitions:
             self.suspects &= partitions
         return [group for group in (partitions - self.suspects, partitions & self.suspects) if group]
@@ -44,7 +44,7 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records that a query failed, or could not be started (`was_read` is false). Returns the number of
+        """Records that a query failed. `was_read` is false if the query could not be started. Returns the number of
         failures in a row, and the seconds until the next start."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
@@ -79,7 +79,7 @@ class _Out:
 
 
 class LeftOut:
-    """Partitions that the query leaves out because no leader answers, and when to retry each."""
+    """Partitions that queries leave out because no leader answers, each with the time of its next try."""
 
     def __init__(self) -> None:
         self._out: dict[TopicPartition, _Out] = {}

@@ -1,7 +1,7 @@
-"""The main thread's turns: pass events to the `lifecycle` and perform its actions.
+"""The main thread's loop. Each turn passes events to the `lifecycle` and performs the returned actions.
 
-A turn polls the group, executes operations, checks queries, storage and logs, and never waits long. A revocation runs
-in a thread while the main thread waits for it inside `poll`.
+A turn polls the group, executes operations, and checks queries, storage and partition logs. It never waits long. A
+revocation runs in a thread while the main thread waits in `poll`.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ STORAGE_CHECK_SECONDS = 5.0  # interval for a worker without a batch
 
 @dataclass(eq=False)
 class LogChecks:
-    """Checks that stored records are still in the brokers' logs and in the storage. If not, drains the queries; the
-    next query begins at the offsets that brokers and storage have."""
+    """Checks that stored records are still in the brokers' logs and in the storage. If records are missing, drains the
+    queries. The next query begins at the offsets that brokers and storage have."""
 
     _pipeline: Pipeline
     _brokers: Brokers
@@ -84,7 +84,6 @@ class LogChecks:
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
     def _check_storage(self) -> None:
-        """Drains all queries if the storage has lost messages; the next ones read these again."""
         if time.monotonic() < self._check_at or self._pipeline.batch_started_at is not None:
             return
         self._check_at = time.monotonic() + STORAGE_CHECK_SECONDS
@@ -118,7 +117,7 @@ RESUME_FRACTION = 0.8
 
 @dataclass(eq=False, repr=False)
 class MainLoop:
-    """A worker's turns as a member of its group. `turn` and `close` are for the main thread."""
+    """A worker's turns as a member of its group. Only the main thread calls `turn` and `close`."""
 
     _settings: WorkerSettings
     _pipeline: Pipeline
@@ -180,7 +179,8 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """Ends the batch, commits its offsets and leaves the group; does not wait if the turn's deadline has passed."""
+        """Ends the batch, commits its offsets and leaves the group. Abandons the batch if the turn's deadline has
+        passed."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
         self._perform(self._lifecycle.stop_requested())
@@ -329,7 +329,7 @@ class MainLoop:
             self._stats.failing("offsets", why, "brokers")
 
     def _on_revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ends reading; returns the offsets to commit. Runs in its own thread while the I/O loop sends heartbeats."""
+        """Ends reading and returns the offsets to commit. Runs in a thread while the I/O loop sends heartbeats."""
         if not partitions:
             return {}
         deadline.go_on(self._begun)
@@ -353,7 +353,7 @@ class Committer:
     _describe: Callable[[KafkaError, str], str]
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
-        """Commits offsets that are due, and retries failures in the next turn. Raises MemberLost, MemberFenced."""
+        """Commits the offsets that are due. A later turn retries failed commits. Raises MemberLost, MemberFenced."""
         commits, epochs = self._progress.commits, self._progress.epochs
         waiting = commits.waiting(self._membership.partitions, now)
         positions = {tp: position for tp, position in positions.items() if tp not in waiting}

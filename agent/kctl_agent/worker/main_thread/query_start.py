@@ -1,5 +1,5 @@
-"""Begins a query in four steps: decide on offsets, store them, commit, read. If a worker freezes after a step and
-loses its partitions, its next step is rejected."""
+"""Starts a query in four steps: decides on offsets, stores them, commits them and begins reading. If a worker freezes
+after a step and loses its partitions, its next step is rejected."""
 
 import logging
 import time
@@ -44,8 +44,8 @@ class QueryStart:
     """Moves that failed starts have reported already; a retry finds them again."""
 
     def start(self, wanted: frozenset[TopicPartition], *, is_careful: bool = False) -> list[Action]:
-        """Starts a query of the `wanted` partitions that can be read. Raises MemberLost, MemberFenced, BootstrapError;
-        Py4J's errors if this process's JVM has ended."""
+        """Starts a query of the `wanted` partitions that can be read. Raises MemberLost, MemberFenced, BootstrapError.
+        Raises Py4J's errors if this process's JVM has ended."""
         try:
             return self._start(wanted, is_careful=is_careful)
         except Exception as error:
@@ -108,7 +108,6 @@ class QueryStart:
 
 
 def _may_pass(error: Exception) -> bool:
-    """Whether a retry may succeed, as after a full disk or an outage, but not after the end of our JVM."""
     if isinstance(error, (KafkaError, StorageError, DriverLost, TransformFailed)):
         return True
     from py4j.protocol import Py4JError

@@ -1,4 +1,4 @@
-"""Executes accepted operations one after another, a step in each turn of the main thread."""
+"""Executes accepted operations one after another in turns of the main thread."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -30,8 +30,8 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 
 class HalfMoved(Exception):
-    """The group's offset has moved, or may have, but not the stored offset; the next query starts at the group's
-    offset."""
+    """The group's offset has moved, or may have moved, but the stored offset has not. If the group's offset has moved,
+    the next query starts there."""
 
 
 @dataclass(eq=False)
@@ -50,7 +50,8 @@ class Seeking:
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """Returns the next offset to store: the query's position, else the stored, else the committed offset."""
+        """Returns the next offset to store: the query's position, or else the stored offset, or else the committed
+        offset."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached
@@ -58,8 +59,9 @@ class Seeking:
         return stored.next if stored is not None and stored.topic_id == found.topic_id else found.committed
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
-        """Moves the group's offset, then the stored offset. Raises MemberLost, KafkaError or StorageError if neither
-        has moved; HalfMoved if the group's alone may have moved, which the next start treats as a reset."""
+        """Moves the group's offset and afterwards the stored offset. Raises MemberLost, KafkaError or StorageError if
+        neither has moved. Raises HalfMoved if the group's offset may have moved. The next start treats this as a
+        reset."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
         try:
@@ -99,7 +101,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes as many operations as possible without waiting. If a waiting seek is dropped, queries restart."""
+        """Executes operations until one must wait. If a waiting seek is dropped, queries restart."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]
@@ -126,7 +128,6 @@ class Requests:
             return Outcome("failed", str(error))
 
     def _pause(self, _operation: AcceptedOperation) -> Outcome:
-        """Returns `waiting` until no query reads the paused partitions."""
         scopes = self._inbox.paused
         if any(is_paused(scopes, tp.topic, tp.partition) for tp in self._lifecycle.reading):
             return _WAITS

@@ -1,6 +1,6 @@
 """Requeues dead letters of a table in a thread, because the main thread must not wait for Spark.
 
-The tables' commits decide which worker executes a request, so a requeue need not stop when partitions move.
+Commits to the tables decide which worker executes a request. So a requeue continues when partitions move.
 """
 
 import logging
@@ -24,7 +24,7 @@ RECHECK_SECONDS = 60.0
 
 
 class Requeuing:
-    """Requeues batch by batch. For the main thread; `put_next` runs in another thread (`RequeuePut.put_next`)."""
+    """Requeues batch by batch. The main thread calls its methods. `RequeuePut.put_next` runs in another thread."""
 
     def __init__(
         self, dead_letters: Folder, begin: Callable[[], Callable[[], PutBack | None] | None], stats: WorkerStats
@@ -41,7 +41,7 @@ class Requeuing:
         self._due_at = self._recheck_at = 0.0
 
     def turn(self, now: float) -> None:
-        """Starts a requeue or reports its end; never waits."""
+        """Starts a requeue or reports its end, and never waits."""
         if self._thread is not None:
             if self._thread.is_alive():
                 return
@@ -59,7 +59,7 @@ class Requeuing:
             self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Waits up to `seconds` for a running requeue, then abandons it; the next worker repeats it."""
+        """Waits for a running requeue, but abandons it after `seconds`. The next worker repeats the requeue."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():

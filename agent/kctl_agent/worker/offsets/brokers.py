@@ -1,7 +1,7 @@
-"""Requests to brokers for log ends, the group's offsets and metadata: one admin client, used by two threads.
+"""Requests to brokers for log ends, the group's offsets and metadata. Two threads share one admin client.
 
-`Brokers` blocks; the main thread uses it at an assignment. `BrokerWatcher` asks every second in its own thread and
-keeps the last answer, so a hanging broker ages the answers but blocks nothing.
+The main thread calls `Brokers` at an assignment and waits for the answers. `BrokerWatcher` asks every second in its own
+thread. If a broker hangs, its last answer grows old, but other threads do not wait.
 """
 
 import logging
@@ -43,8 +43,8 @@ METADATA_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Metadata of topics. `ids` are those of KIP-516, if brokers know them. A topic in `errors` is not in `rows` or
-    `ids`."""
+    """Metadata of topics. `ids` are the topic ids of KIP-516, if brokers know them. A topic in `errors` is in neither
+    `rows` nor `ids`."""
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
@@ -56,7 +56,7 @@ class Topics:
         return kept | self.ids
 
     def undescribed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str]:
-        """Returns the partitions whose topic has an error, with the error. Raises KafkaError if every topic has one."""
+        """Returns the error of each partition whose topic has an error. Raises KafkaError if all topics have errors."""
         errors = {tp: self.errors[tp.topic] for tp in partitions if tp.topic in self.errors}
         if errors and len(errors) == len(partitions):
             tp = min(errors)
@@ -66,7 +66,7 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """What the brokers last answered. `taken_at` is a monotonic second, None before the first answer."""
+    """The brokers' last answers. `taken_at` is in monotonic seconds, or None before the first answer."""
 
     starts: dict[TopicPartition, int] = field(default_factory=dict)
     ends: dict[TopicPartition, int] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Bounds:
 
 
 class Brokers:
-    """Requests to the cluster. Blocking; thread-safe (kafka-python runs one I/O thread)."""
+    """Requests to the cluster. Its methods block. They are thread-safe, because kafka-python runs one I/O thread."""
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings
@@ -115,8 +115,8 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Returns the start and end of each log; with `read_committed`, the end is the last stable offset. A silent
-        leader affects only its own partitions. Raises KafkaError if no leader answers."""
+        """Returns the start and end of each log. With `read_committed`, the end is the last stable offset. A leader
+        that does not answer affects only its own partitions. Raises KafkaError if no leader answers."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -137,8 +137,9 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Returns for each partition the facts that decide where reading starts, or the reason why no leader answers.
-        Compares a log with `known`, or if missing there with the committed note or epoch. Raises KafkaError."""
+        """Returns the facts that decide where reading starts, and the reason for each partition without an answer.
+        Compares each log with `known`. If `known` lacks a partition, compares its log with the committed note or epoch.
+        Raises KafkaError."""
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
@@ -165,7 +166,7 @@ class Brokers:
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
         """Returns the first different offset of each log that differs from `before`. Asks brokers only after a change
-        of leader. Raises KafkaError if a retry may succeed; logs other errors."""
+        of leader. Raises KafkaError if a retry may succeed, and logs other errors."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].epoch > seen.epoch
         }
@@ -176,7 +177,8 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Like `divergences`, and also returns why a log was not compared. Raises KafkaError if no log was compared."""
+        """Returns what `divergences` returns, and why logs were not compared. Raises KafkaError if no log was
+        compared."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
@@ -192,7 +194,6 @@ class Brokers:
         return diverged, unknown
 
     def _ends_of_epochs(self, asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]) -> dict[TopicPartition, int]:
-        """Asks leaders where their logs of older epochs end (OffsetForLeaderEpoch, which kafka-python lacks)."""
         admin, ends = self._admin, dict[TopicPartition, int]()
 
         async def ask() -> None:
@@ -218,7 +219,7 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """Requests new metadata; otherwise kafka-python's admin client may miss a recovered broker for minutes."""
+        """Requests new metadata. Without this, kafka-python's admin client may miss a recovered broker for minutes."""
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
@@ -256,7 +257,7 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """Returns the controller's id: with KRaft, the quorum's leader, because DescribeCluster names any broker."""
+        """Returns the controller's id. With KRaft this is the quorum's leader, but DescribeCluster names any broker."""
         try:
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
@@ -270,7 +271,7 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """Makes the request with the newer epoch as the current one; a broker that leads in another epoch rejects it."""
+    """Makes a request that a broker rejects unless it leads in the newer epoch."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]
@@ -289,8 +290,8 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 
 class BrokerWatcher(threading.Thread):
-    """Asks the brokers every `every_seconds` for topics, and for first and end offsets of the `watched()` partitions.
-    `view` is the last answer (atomic to read). `report` receives the reason if there was none, otherwise None."""
+    """Asks brokers every `every_seconds` for topics, and for first and end offsets of the `watched()` partitions.
+    `view` is the last answer (atomic to read). `report` receives None after an answer, otherwise the reason."""
 
     def __init__(
         self,
@@ -309,7 +310,7 @@ class BrokerWatcher(threading.Thread):
         self._metadata_at = float("-inf")
 
     def stop(self) -> None:
-        """Ends the thread without waiting for it, because a request may hang until its time-out."""
+        """Makes the thread end. Does not wait for it, because a request may hang until its time-out."""
         self._stop_asked.set()
 
     def run(self) -> None:

@@ -1,9 +1,9 @@
-"""The note that a worker commits with an offset: which storage has the messages below the offset, and which log was
-read. Pure. An offset without a note was committed by another client, which may have reset the group.
+"""The note that a worker commits with an offset. It records which storage has the messages below the offset, and which
+log was read. If an offset has no note, another client committed it and may have reset the group.
 
-Leader epochs (KIP-320) show whether the current log is still the one that was read. The end of a log does not show it
-if the log was truncated and has grown past the position again. But a new leader knows where its log of an older epoch
-ends: if that is below the end that the older leader reported, the records between are lost.
+Leader epochs (KIP-320) show whether the current log is still the log that was read. The end of a log does not show
+this, because a truncated log may grow past the position again. But a new leader knows where its log of an older epoch
+ends. If this end is below the end that the older leader reported, the records between them are lost.
 """
 
 from __future__ import annotations
@@ -23,21 +23,21 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSeen:
-    """The log end that the leader of this epoch reported; the log may be longer by now."""
+    """The log end that the leader of this epoch reported. The log may be longer by now."""
 
     epoch: int
     end: int
 
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
-    """Returns the first offset at which a log differs from `before`; None if the logs agree or the answer is unknown.
-    `end_of_epoch` is the end of the log for the epoch of `before`; negative if unknown."""
+    """Returns the first offset at which a log differs from `before`, or None if no difference is known. `end_of_epoch`
+    is the end of the log for the epoch of `before`. It is negative if unknown."""
     return end_of_epoch if end_of_epoch is not None and 0 <= end_of_epoch < before.end else None
 
 
 class Epochs:
-    """The last seen log of each partition. `known` leaves out partitions that were given up, because another owner may
-    have handled a truncation. `began`, `observe` and `committed` are for one thread."""
+    """The last seen log of each partition. `known` leaves out partitions that this worker gave up, because another
+    owner may have handled a truncation. Only one thread calls `began`, `observe` and `committed`."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -56,21 +56,20 @@ class Epochs:
         self._given_up |= frozenset(partitions)
 
     def observe(self, logs: Mapping[TopicPartition, LogSeen]) -> None:
-        """Records newer log ends; ignores older leaders."""
+        """Records newer log ends, and ignores answers of older leaders."""
         newer = {tp: log for tp, log in logs.items() if (before := self._seen.get(tp)) is None or log > before}
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Returns the last seen log of a partition. Its epoch must not become `committed_leader_epoch`, the epoch of
-        the last record below the offset, because other clients would treat a lower epoch as a truncation."""
+        """Returns the last seen log of a partition. Do not commit its epoch as `committed_leader_epoch`, the epoch of
+        the last record below the offset. Other clients would treat a lower epoch as a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns positions to commit again with a newer note, because the log end in the committed note is lower. This
-        is usual after the last messages."""
+        """Returns the positions above the log end in their committed note. Commit them again with a newer note."""
         return {
             tp: position
             for tp, position in positions.items()
@@ -82,13 +81,13 @@ class Epochs:
 
 @dataclass(frozen=True, slots=True)
 class StorageId:
-    """Identifies a storage by a random id and the location, both from when the storage was created."""
+    """Identifies a storage by the random id from its creation and by its location at the commit."""
 
     id: str
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether this is the same storage, even if it has moved. A storage without an id matches any other."""
+        """Whether `other` is this storage, even if the storage has moved. A storage without an id matches any other."""
         return not self.id or not other.id or self.id == other.id
 
 
@@ -114,7 +113,7 @@ def log_seen(note: CommitNote | None, offset: int, leader_epoch: int | None) -> 
 
 
 def parse(metadata: str | None) -> CommitNote | None:
-    """Parses the metadata of a committed offset; returns None if another client has committed it."""
+    """Parses the metadata of a committed offset. Returns None if another client has committed the offset."""
     try:
         document = parse_object((metadata or "").encode())
     except BadPayload:

@@ -1,5 +1,5 @@
-"""Decides where to begin reading a partition, by committed offset and note, stored offset, log and reset policy. Pure.
-For the cases see docs/architecture.md, "What the stored offset must not hide"."""
+"""Decides where reading a partition begins, by committed offset and note, stored offset, log and reset policy. For the
+cases see docs/architecture.md, "What the stored offset must not hide"."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move of a start offset. `kind`: rewound, skipped, topic_recreated, truncated, records_lost,
-    storage_rolled_back, storage_lost_offsets, other_storage."""
+    """A move of a start offset. `kind` is rewound, skipped, topic_recreated, truncated, records_lost,
+    storage_rolled_back, storage_lost_offsets or other_storage."""
 
     kind: str
     from_offset: int
@@ -73,9 +73,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """Where reading a partition begins. If `must_commit`, commit this offset with a note before reading. Otherwise,
-    after the next put, the committed offset would look like a reset, or like a sign that the storage was rolled
-    back."""
+    """The offset where reading a partition begins. If `must_commit`, commit it with a note before reading. Without this
+    commit, the next put would make the committed offset look like a reset or like a rollback of the storage."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -86,12 +85,11 @@ class StartOffset:
 def decide(found: Found, stored: StoredOffset | None, first: int, storage: StorageId) -> StartOffset:
     """Decides where reading a partition begins. `first` is the offset for a partition that was never read.
 
-    - A changed topic id invalidates the stored offset and an offset committed with the old id. An unknown id
-      invalidates nothing.
-    - A committed offset without a note is another client's, and reading begins there. If the stored offset differs,
-      this is reported as a move.
+    - A changed topic id invalidates the stored offset and an offset committed with the old id. An unknown id does not.
+    - If the committed offset has no note, another client committed it, and reading begins there. A different stored
+      offset is reported as a move.
     - If the note names this storage, reading continues at the stored offset. A higher committed offset shows that the
-      storage was rolled back. If it has no stored offset, it was emptied; reading begins at the committed offset.
+      storage was rolled back. If the storage has no stored offset, reading begins at the committed offset.
     - If the note names another storage, the committed offset replaces the stored offset.
 
     Finally the offset is moved into the log. An offset above the log's end, or above the first offset that differs,
@@ -175,8 +173,8 @@ class SeekPlan:
 
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
-    """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970: the first record that
-    is not older, or else the end of the log. Raises BadParams, also for an offset outside the log."""
+    """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970. A time selects the
+    first record that is not older, or the end of the log. Raises BadParams, also for an offset outside the log."""
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end

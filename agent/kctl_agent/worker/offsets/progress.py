@@ -11,7 +11,7 @@ from kctl_agent.worker.offsets.start_offsets import Decided
 
 
 class Reading:
-    """The topics that a worker reads. For one thread, except `is_void`."""
+    """The topics that a worker reads. Any thread may call `is_void` and `topic_id`."""
 
     def __init__(self) -> None:
         self._topic_ids: dict[TopicPartition, str | None] = {}  # topic ids as of when reading began
@@ -33,14 +33,14 @@ class Reading:
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """Whether a partition has had no leader for `seconds`. Spark then gets no log ends at all."""
+        """Whether a partition has had no leader for `seconds`. Meanwhile Spark gets no log ends of any partition."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - since > seconds for tp, since in view.unanswered_since.items() if tp in running)
 
 
 class ReadProgress:
-    """How far a worker has read and committed. The main thread or a revocation changes it; any thread may read it."""
+    """How far a worker has read and committed. The main thread or a revocation changes it. Any thread may read it."""
 
     def __init__(self) -> None:
         self.commits = Commits()

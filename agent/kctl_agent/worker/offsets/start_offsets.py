@@ -1,4 +1,4 @@
-"""Start offsets of a query: asks brokers and storage, decides by `positions`, sets the stored offsets."""
+"""Asks brokers and storage, decides a query's start offsets by `positions`, and sets the stored offsets."""
 
 import socket
 from collections.abc import Mapping, Set
@@ -24,7 +24,8 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Where partitions begin: those requested, and all partitions of a topic that is new to the group."""
+    """Where the requested partitions begin. With reset policy `latest`, also has all partitions of topics that are new
+    to the group."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
@@ -44,7 +45,7 @@ class Decided:
 
 
 class StartOffsets:
-    """Decides and sets start offsets. `identity` identifies the storage in commits; it is known after a decision."""
+    """Decides and sets start offsets. The first `decide` sets `identity`, which identifies the storage in commits."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
@@ -53,11 +54,9 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Decides where partitions begin.
-
-        Reads stored offsets before committed ones, and again if a start offset moves, to notice other owners' changes.
-        Raises BootstrapError (another group's storage, or a setting is `stop`), KafkaError, StorageError.
-        """
+        """Decides where partitions begin. Reads stored offsets before committed offsets. If a start offset moves, reads
+        stored offsets again to notice changes by other owners. Raises BootstrapError (another group's storage, or a
+        setting is `stop`), KafkaError, StorageError."""
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
@@ -94,8 +93,8 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Asks brokers about `partitions`, and about all partitions of topics that are `new` to the group, even other
-        members': all get a stored offset now. A partition without one was added later, and is read from its start."""
+        """Asks brokers about `partitions` and about `new`, all partitions of topics that are new to the group. All of
+        these get a stored offset now. A partition without one was added later, and is read from its start."""
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
@@ -137,6 +136,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """Returns the storage's name, with the machine if it is a file, because two machines may have files of one name."""
+    """Returns the storage's name. Unless it is Redis, adds the hostname, because hosts may have files of one name."""
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

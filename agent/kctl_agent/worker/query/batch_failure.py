@@ -1,5 +1,5 @@
-"""Finds why a batch failed, in one line, and whether the storage was the cause. The driver gets an executor's exception
-as text. kctl marks its own exceptions with a secret token, because an exception of user code may quote any record."""
+"""Finds in one line why a batch failed, and whether the storage was the cause. The driver gets an executor's exception
+as text. kctl marks its own exceptions with a secret token, because other exceptions may contain text of a record."""
 
 import re
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. `is_storage`: storage or registry was unusable. `code` is that of a storage error."""
+    """Why a batch failed. If `is_storage`, the storage or the schema registry was unusable. `code` is the code of a
+    storage error."""
 
     text: str
     is_storage: bool = False

@@ -1,9 +1,9 @@
-"""The reading order of partitions whose query failed, so that each bad record stops only its own partition. Pure; times
+"""Decides the reading order of partitions whose query failed, so that a bad record stops only its own partition. Times
 are the caller's monotonic seconds.
 
-A failed group is divided until a partition fails alone. Smaller and smaller ranges of that partition are read, in turn
-with the others, until its next record fails alone; this record is retried with a back-off. `next`, `failed` and `done`
-are for one thread, the others for any.
+A failed group is divided until a partition fails alone. Of this partition, smaller and smaller ranges are read until
+its next record fails alone. Other partitions are read in between. The failed record is retried with a back-off. Any
+thread may call `cleared` and `unreadable`. Only one thread calls the other methods.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class CarefulSearch:
         now: float,
         before: CarefulSearch | None = None,
     ) -> None:
-        """Partitions without a bad record are read together, once `most` records or `wait_seconds` are reached."""
+        """Partitions without a bad record are read together when they have `most` records, or after `wait_seconds`."""
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
@@ -66,7 +66,7 @@ class CarefulSearch:
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns the ranges to read now; empty if there are no records, or while a back-off lasts."""
+        """Returns the ranges to read now. Returns no ranges if there are no records or a back-off lasts."""
         for tp, each in self.partitions.items():
             if each.goal is None:
                 each.goal = ends.get(tp)
@@ -105,7 +105,7 @@ class CarefulSearch:
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
 
     def gave_up(self, tp: TopicPartition, position: int, now: float) -> None:
-        """Continues at `position` after unreadable records below it became dead letters."""
+        """Continues at `position`, because the unreadable records below it became dead letters."""
         each = self.partitions[tp]
         each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 

@@ -1,9 +1,9 @@
 """Parquet files of a batch, with names that separate task attempts.
 
-Spark may run a task again, or twice at a time, and an abandoned attempt may go on writing. The commit protocol of
-Spark's streaming file sink gives each file a random name, and renames no file. For each task the driver gets the file
-names of the one attempt whose rows Spark counted. A file system, a locale or a listing may hide files, so kctl compares
-their rows with Spark's count.
+Spark may run a task twice, even at the same time, and an abandoned attempt may continue to write. The commit protocol
+of Spark's streaming file sink gives each file a random name and does not rename files. For each task, the driver gets
+the file names of one attempt, whose rows Spark counted. A file system, a locale or a listing may hide files. So kctl
+compares the number of their rows with Spark's count.
 """
 
 # ruff: noqa: SLF001 - PySpark chooses no protocol for one job, and waits for an observation without end
@@ -22,8 +22,8 @@ from kctl_agent.storage.base import StorageUnusable
 
 
 def write_committed(rows: DataFrame, uri: str, partition_by: Sequence[str]) -> frozenset[str]:
-    """Writes rows and returns the committed files. Afterwards observations of `rows` are complete. Raises OSError, and
-    errors of Spark and of the user's code."""
+    """Writes rows and returns the names of the committed files. When it returns, observations of `rows` are complete.
+    Raises OSError, and errors of Spark and of the user's code."""
     session: Any = rows.sparkSession._jsparkSession
     jvm: Any = rows.sparkSession._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(session)  # a thread of our own has none
@@ -71,14 +71,15 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """Spark's number of rows. Read it after `rows` were used. Raises StorageUnusable if Spark does not report."""
+        """The number of rows that Spark counted. Read it after an action on `rows`. Raises StorageUnusable if Spark
+        does not report."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """Returns the observed values; None if Spark knew without a job that there are no rows (then `toPyRow` fails by an
-    assertion). Raises StorageUnusable if Spark does not report."""
+    """Returns the observed values, or None if Spark ran no job because there are no rows. Raises StorageUnusable if
+    Spark does not report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:

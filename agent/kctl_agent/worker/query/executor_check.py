@@ -1,5 +1,5 @@
-"""Checks that executors on other machines exist and that this machine sees their files. Without it,
-batches would fail safely, but not name the machine."""
+"""Checks that executors on other machines exist and that this machine sees their files. Without this check, a failed
+batch would not name the machine."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an execu
 
 
 class ExecutorCheck:
-    """Repeats the check in its own thread until it succeeds, and again if a job has lost all executors, until `end`."""
+    """Repeats the check in a thread until it succeeds, and again after a job has lost all executors. `end` ends the
+    thread."""
 
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
         self._session, self._folder, self._pool = session, folder, pool
@@ -57,7 +58,7 @@ class ExecutorCheck:
                 self._await_loss()
 
     def _await_executor(self) -> None:
-        """Waits for an executor, at most `START_SECONDS`, because some clusters start executors only for a job."""
+        """Waits up to `START_SECONDS` for an executor, because some clusters start executors only for a job."""
         began = time.monotonic()
         while not self._has_executor() and not self._ended.wait(_POLL_SECONDS):
             if time.monotonic() > began + START_SECONDS:

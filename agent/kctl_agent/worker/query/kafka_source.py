@@ -67,7 +67,7 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """Returns the records of `ranges`, whose ends are exclusive. Calls with one `name` share consumers."""
+    """Returns the records of `ranges`, whose ends are exclusive. Calls with an equal `name` share consumers."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

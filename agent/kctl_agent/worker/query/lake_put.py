@@ -1,4 +1,4 @@
-"""The driver's side of a batch that becomes table files, by Spark's Parquet writer in the executors."""
+"""The driver's side of a put into a table. Spark's Parquet writer writes the table files in the executors."""
 
 import logging
 import re
@@ -123,11 +123,9 @@ class LakePut(BatchPut):
         return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, Sequence[Marked]]:
-        """Writes the decoded and transformed rows of these messages as table files. Also returns the marked rows.
-
-        Raises BootstrapError, TableRefused, StorageUnusable, RegistryUnusable, and what Spark and the user's transform
-        raise.
-        """
+        """Decodes and transforms these messages and writes the rows as table files. Also returns the marked rows.
+        Raises BootstrapError, TableRefused, StorageUnusable, RegistryUnusable, and errors of Spark and the user's
+        transform."""
         typed = self._typed
         while True:
             known_ids = 0 if typed is None else typed.known_ids
@@ -183,10 +181,8 @@ class LakePut(BatchPut):
         return made, undecoded
 
     def _fit(self, rows: DataFrame) -> DataFrame:
-        """Adds the new columns of these rows to the table; returns the rows with the columns that the table has.
-
-        Raises TableRefused, StorageUnusable; RegistryUnusable if a type of decoded rows does not fit the table.
-        """
+        """Adds the new columns of these rows to the table. Returns the rows with the columns that the table has. Raises
+        TableRefused, StorageUnusable, RegistryUnusable."""
         schema = rows.schema.json()
         if schema != self._schema:
             if self._typed is None:
@@ -199,7 +195,7 @@ class LakePut(BatchPut):
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
     """Returns records like those of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value
-    for no timestamp."""
+    for a missing timestamp."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)
@@ -210,7 +206,7 @@ def records(session: SparkSession, messages: Sequence[Message], errors: Sequence
 
 
 def check_file_names(java: str, python: str) -> None:
-    """Checks that Spark's driver and this process name files in UTF-8. Raises BootstrapError."""
+    """Checks that Spark's driver and this process encode file names in UTF-8. Raises BootstrapError."""
     for whose, encoding in ("Spark's driver", java), ("Python", python):
         if encoding.upper() not in ("UTF-8", "UTF8"):
             raise BootstrapError(
@@ -267,7 +263,7 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Makes partition values fit for a folder's name. Bytes that are not UTF-8, and NUL, become U+FFFD; the text that
+    """Makes partition values fit for a folder's name. NUL and bytes that are not UTF-8 become U+FFFD. The text that
     Hive uses for null becomes null. A row with a value that is too long fails with an explanation."""
     types = dict(rows.dtypes)
     for name in partition_by:

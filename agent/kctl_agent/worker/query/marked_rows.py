@@ -1,9 +1,9 @@
-"""Dead letters of a table: rows that a transform marked as unreadable, by an error in the column `_kctl_error`, and
-rows whose values kctl cannot decode.
+"""Dead letters of a table. They come from rows whose values kctl cannot decode, and from rows that a transform marked
+by an error in the column `_kctl_error`.
 
-The first pass writes all other rows to the table and only counts the marked ones; a second pass makes dead letters of
-them. The marks of both passes are compared, because a transform that marks other rows the second time, or changes
-topic, partition or offset, would lose messages or store them twice.
+The first pass counts the marked rows and writes all other rows to the table. A second pass makes dead letters of the
+marked rows. kctl compares the marks of the two passes. If a transform marked other rows the second time, or changed
+topic, partition or offset, messages would be lost or stored twice.
 """
 
 from abc import ABC, abstractmethod
@@ -30,13 +30,13 @@ MAX_ERROR = 8192
 
 
 class UnsteadyMarks(StorageError, code="unsteady_marks"):
-    """The transform marked other rows when a batch ran again; nothing was stored. Mark rows only by the message, not by
-    a clock, a random number or a server."""
+    """The transform marked different rows when a batch ran again, so the batch was not stored. Marks must depend only
+    on the message, not on a clock, a random number or a server."""
 
 
 class UntracedMarks(StorageError, code="untraced_marks"):
-    """The transform marked rows whose topic, partition and offset belong to no message; nothing was stored. Keep these
-    columns unchanged (docs/transform.md)."""
+    """The transform marked rows whose topic, partition and offset are not in the batch, so the batch was not stored.
+    Keep these columns unchanged (docs/transform.md)."""
 
 
 def is_marking(rows: DataFrame) -> bool:
@@ -69,10 +69,9 @@ def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
 
 
 class Marked(ABC):
-    """The marked rows of a batch. `others` are the unmarked rows; write them first."""
+    """The marked rows of a batch. `others` are the unmarked rows. Write `others` first."""
 
     def __init__(self, rows: DataFrame, counts: Sequence[Column]) -> None:
-        """`counts` are aggregates, the first of which is `count`."""
         self._rows = rows
         self._first = Observation()
         self._counts = counts
@@ -89,16 +88,16 @@ class Marked(ABC):
 
     @abstractmethod
     def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
-        """Returns each message that has a marked row, once and as in `source`, as a row of the dead-letter table.
-        `of_batch` are the columns cluster, group, tries and reading."""
+        """Returns the messages that have a marked row, each once, as rows of the dead-letter table. Their content is
+        that of `source`. `of_batch` are the columns cluster, group, tries and reading."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
-        """Checks that both passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,
+        """Checks that the two passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,
         UntracedMarks."""
 
 
 class UndecodedRows(Marked):
-    """Rows of `TypedRows`, marked where a value could not be decoded."""
+    """Rows of `TypedRows`. A row is marked if its value could not be decoded."""
 
     def __init__(self, rows: DataFrame) -> None:
         super().__init__(rows, [f.count(ERROR).alias("count"), f.count(PREFIX).alias("unknown")])
@@ -116,7 +115,6 @@ class UndecodedRows(Marked):
 
 class MarkedRows(Marked):
     def __init__(self, rows: DataFrame, place: str = "") -> None:
-        """`place` is `_kafka.` if that struct has the columns of `MESSAGE`."""
         super().__init__(rows, _counts(place))
         self._place = place
         self._second, self._marked, self._found = Observation(), Observation(), Observation()
@@ -161,7 +159,7 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
 
 
 def _now() -> Column:
-    """Returns the current time, joined with an empty substring of `topic`: for a constant, Spark would compile the
+    """Returns the current time, joined with an empty substring of `topic`. For a constant, Spark would compile the
     query's generated code again for each batch."""
     return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 

@@ -1,8 +1,8 @@
-"""The streaming queries of a worker: from assigned partitions and start offsets to stored batches.
+"""The streaming queries of a worker, which read assigned partitions from their start offsets and store batches.
 
-One query per set of partitions, usually one for all, with a scratch checkpoint. Spark passes each batch to kctl on a
-Py4J callback thread (`Run.put_batch`). A batch's end offsets are read from the checkpoint's offset log, which Spark
-writes before it runs the batch.
+A worker has one query per set of partitions, usually one for all. Each query has a scratch checkpoint. Spark passes
+each batch to kctl on a Py4J callback thread (`Run.put_batch`). kctl reads a batch's end offsets from the checkpoint's
+offset log, which Spark writes before it runs the batch.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LEAST_STOP_SECONDS = 1.0  # a healthy JVM needs less to stop its queries
 
 
 class Pipeline:
-    """The queries of a worker. For one thread at a time."""
+    """The queries of a worker. Only one thread at a time may use them."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, on_batch: Callable[[Batch], None]) -> None:
         self.on_batch = on_batch
@@ -82,7 +82,8 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Like `Driver.connect`. Raises BootstrapError."""
+        """Connects like `Driver.connect`, and checks a new session. Returns why the worker must wait, or None. Raises
+        BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -120,8 +121,8 @@ class Pipeline:
         return not (session is None or isinstance(self._storage, Storage) or is_local(session.sparkContext.master))
 
     def _with_code(self) -> dict[str, str]:
-        """Returns the version of the user's code. Loads the code again for the next engine, because objects of the
-        code, such as a `udf`, belong to one engine."""
+        """Returns the version of the user's code. Loads the code again for the next engine, because objects such as a
+        `udf` belong to one engine."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
         if self._is_called and transform:
             forget_code(transform, import_dir)
@@ -167,7 +168,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Returns what requeues dead letters; None without a table, or before the storage is bound."""
+        """Returns the object that requeues dead letters, or None without a table or before the storage is bound."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 
@@ -190,7 +191,7 @@ class Pipeline:
 
     @property
     def planned(self) -> dict[TopicPartition, int]:
-        """The end offset of each partition's running batch, or its position if no batch runs."""
+        """The end offset of each partition's running batch, or the partition's position if no batch runs."""
         return {tp: offset for run in self._runs.values() for tp, offset in run.planned.items()}
 
     @property
@@ -261,7 +262,7 @@ class Pipeline:
         )
 
     def drain(self, group: frozenset[TopicPartition] | None = None) -> bool:
-        """Prevents further batches of the query of `group`, or of all queries; returns True if no batch is running."""
+        """Prevents further batches of the query of `group`, or of all queries. Returns whether no batch is running."""
         runs = self._of(group).values()
         for run in runs:
             run.gate.set()
@@ -273,7 +274,7 @@ class Pipeline:
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Ends the query of `group`, or all queries, and returns the stored positions. Abandons batches that still run
-        after `wait_seconds`; their tasks may write for a moment, which the stored offset makes harmless."""
+        after `wait_seconds`. Their tasks may write for a moment, but the stored offset makes this harmless."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

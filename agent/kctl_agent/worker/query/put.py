@@ -1,4 +1,4 @@
-"""The executor's side of a put: writes Arrow batches into the storage. Memory is bounded by two Arrow batches."""
+"""The executor's side of a put, which writes Arrow batches into the storage. Memory is bounded by two Arrow batches."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,8 @@ SORTED = "the transform must not sort records"
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """A batch's offsets of a partition, planned on this `version` of the stored offset. `end` is exclusive."""
+    """A batch's offsets of a partition. `end` is exclusive. `version` is the version of the stored offset for which the
+    batch was planned."""
 
     start: int
     end: int
@@ -40,7 +41,7 @@ class BatchRange:
 
 
 class BadOrder(StorageError, code="bad_order"):
-    """The transform has shuffled the records, so a task does not have whole partitions in order."""
+    """The transform has moved records, so a task does not get whole partitions in offset order."""
 
 
 @dataclass(frozen=True)
@@ -54,8 +55,8 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the columns for the put. A topic becomes its index in `topics`; with names Spark took 3 to 8 % longer
-        (benchmarks/README.md)."""
+        """Returns the columns for the put. A topic becomes its index in `topics`, because with names Spark took 3 to 8
+        % longer (benchmarks/README.md)."""
         # Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -103,8 +104,8 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Stores one task's Arrow record batches. Yields one row of `RESULT_SCHEMA` per partition, in one batch. Raises
-    BadOrder, GapRefused, StoredOffsetMoved, StorageUnusable; nothing of the failed portion was written."""
+    """Stores one task's Arrow record batches. Yields one Arrow batch with a row of `RESULT_SCHEMA` per partition. If it
+    raises BadOrder, GapRefused, StoredOffsetMoved or StorageUnusable, the failed portion was not written."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -119,7 +120,7 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """Makes the result's rows from buffers. `pa.array` would import pandas, most of a second in every Python."""
+    """Makes the result's rows from buffers. `pa.array` would import pandas, which takes most of a second."""
     import pyarrow as pa
 
     topics = [topic.encode() for topic, _ in progress]

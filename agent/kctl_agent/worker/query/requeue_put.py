@@ -1,4 +1,4 @@
-"""Requeues dead letters of a table in a batch of their own. No value passes through Python."""
+"""Requeues dead letters of a table in a batch of their own. Values do not pass through Python."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -35,7 +35,7 @@ GLOB = re.compile(r"([{}\[\]*?\\])")
 
 @dataclass(eq=False)
 class RequeuePut:
-    """Transforms requeued dead letters again and commits the result. For one thread at a time."""
+    """Transforms requeued dead letters again and commits the result. Only one thread at a time may use it."""
 
     _storage: LakeStorage
     _transform: Callable[[DataFrame], DataFrame]
@@ -72,8 +72,8 @@ class RequeuePut:
             raise StorageUnusable(why)
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
-        """Yields frames that together have all messages of the batch. Each has at most one message of the same
-        coordinates, because coordinates identify a marked row."""
+        """Yields frames that together have all messages of the batch. Within a frame, no two messages have equal topic,
+        partition and offset, because these identify a marked row."""
         if not batch.messages:
             return
         reader = spark.read.schema(SCHEMA).options(**WHOLE)

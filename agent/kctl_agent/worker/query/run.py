@@ -37,7 +37,7 @@ IDLE_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A finished batch. `rows` counts stored messages; `last_timestamps` are Unix seconds."""
+    """A finished batch. `rows` is the number of stored messages, and `last_timestamps` are in Unix seconds."""
 
     batch_id: int
     rows: int
@@ -75,7 +75,8 @@ class Run:
         self._on_batch = on_batch
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch, on a Py4J thread. Raises instead of waiting: `StreamingQuery.stop()` waits for this call."""
+        """Stores a batch on a Py4J thread. Raises if the query is stopping, because `StreamingQuery.stop()` waits for
+        this call."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -115,14 +116,14 @@ class Run:
         }
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
-        """A batch's end offsets, from the third line of the checkpoint's `offsets/BATCH`."""
+        """Reads a batch's end offsets from the third line of the checkpoint's `offsets/BATCH`."""
         lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
         offsets: dict[str, dict[str, int]] = json.loads(lines[2])
         return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch`, each as a batch. Is its own `query`, with the methods of Spark's."""
+    """Stores the ranges of a `CarefulSearch` as batches. Is its own `query`, with the methods of a StreamingQuery."""
 
     def __init__(
         self,
@@ -139,8 +140,7 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. Calls of `read` with one name share consumers. `unreadable` returns the messages, from an
-        offset on, that may become dead letters."""
+        """Starts the thread. `unreadable` returns the messages from an offset on that may become dead letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -154,7 +154,7 @@ class CarefulRun(Run):
         return self._thread.is_alive()
 
     def exception(self) -> None:
-        """Returns None, unlike Spark's queries, because `failure` has the cause."""
+        """Returns None, because `failure` has the cause."""
 
     def stop(self) -> None:
         self._session.sparkContext.cancelJobsWithTag(self._token)
@@ -199,7 +199,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes dead letters if the record certainly caused the failure. Returns False if it must be retried."""
+        """Makes dead letters if the record certainly caused the failure. Returns False if a retry is needed."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
@@ -222,7 +222,7 @@ class CarefulRun(Run):
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
-        """Whether another record can be read, which shows that there is no outage. Does not store the record."""
+        """Whether another record can be read, so that an outage is not the cause. Does not store that record."""
         from kctl_agent.worker.query.committed_files import CountedRows  # and PySpark, too slow for a start
 
         known = self._search.readable
@@ -242,7 +242,7 @@ class CarefulRun(Run):
 
 
 def stop_queries(queries: Mapping[Path, Any], seconds: float) -> None:
-    """Stops each query in its own thread. Abandons a query that takes longer than `seconds`, or hangs with its JVM."""
+    """Stops each query in its own thread. Abandons queries that have not stopped after `seconds`."""
     threads = [threading.Thread(target=_stop, args=each, name="kctl-stop", daemon=True) for each in queries.items()]
     for thread in threads:
         thread.start()

@@ -1,7 +1,7 @@
-"""The user's transform: a stateless DataFrame -> DataFrame that leaves each record in its partition and order. Also the
-version of the user's modules that this process has imported, and how they reach executors on other machines.
+"""The user's transform, a stateless function DataFrame -> DataFrame that leaves each record in its partition and order.
+Also finds the version of the imported user modules and ships them to executors on other machines.
 
-An engine's Python processes outlive a worker, and Spark starts new ones only if their environment changes. So the
+An engine's Python processes outlive a worker. Spark starts new ones only if their environment changes, so the
 environment contains the version.
 """
 
@@ -38,7 +38,7 @@ def code_version(import_dir: Path) -> dict[str, str]:
 
 
 def forget_code(name: str, import_dir: Path) -> None:
-    """Makes the next import load the module of `module:function`, and everything in `import_dir`, again."""
+    """Makes the next import reload the module of `module:function` and all modules in `import_dir`."""
     module = name.partition(":")[0]
     for known in [each for each, found in sys.modules.items() if each == module or _described(found, import_dir)]:
         del sys.modules[known]
@@ -61,7 +61,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def ship_modules(context: Any, import_dir: Path) -> None:
-    """Ships the user's modules through Spark's file server: only what this process has imported, because
+    """Ships the user's modules through Spark's file server. Ships only what this process has imported, because
     `import_dir` may contain secrets. Call it before the first Python function of `context`. Raises OSError."""
     written = io.BytesIO()
     files = sorted(path.relative_to(import_dir) for path in _imported(import_dir))
@@ -104,7 +104,7 @@ MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Wi
 
 
 class TransformFailed(AgentError, code="transform_failed", retriable=True):
-    """The transform raised an exception when it was called; the next query calls it again."""
+    """The transform raised an exception when it was called. The next query calls it again."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         super().__init__(f"the transform {name} raised {type(error).__name__}: {first_line(error)}{place_of(error)}")

@@ -1,8 +1,8 @@
-"""Decodes Avro in Spark: values of messages become typed columns, with one `from_avro` for each schema of a batch.
+"""Decodes Avro in Spark. Values of messages become typed columns, by one `from_avro` for each schema of a batch.
 
-Each message names its schema, but Spark needs all schemas before the batch runs. So the driver runs the batch with the
-schemas that it knows. If the batch has other schemas, the driver asks the registry, and runs the batch again if any is
-found.
+A message names its schema, but Spark needs all schemas before the batch runs. So the driver runs the batch with the
+schemas that it knows. If the batch has other schemas, the driver asks the registry. If the registry has one of them,
+the driver runs the batch again.
 """
 
 import json
@@ -64,7 +64,7 @@ class Columns(NamedTuple):
 
 
 class TypedRows:
-    """Decodes the values of these topics. For any thread."""
+    """Decodes the values of these topics. Any thread may use it."""
 
     def __init__(self, registry: Registry, topics: Sequence[str], happened: Callable[[str, str], object]) -> None:
         self._registry = registry
@@ -81,7 +81,7 @@ class TypedRows:
         return len(self._known.labels)
 
     def begin(self) -> None:
-        """Reads the newest schemas. During an outage, a known schema is enough. Raises RegistryUnusable."""
+        """Reads the newest schemas. During an outage, uses known schemas. Raises RegistryUnusable if there are none."""
         try:
             self.refresh()
         except RegistryUnusable as error:
@@ -107,10 +107,8 @@ class TypedRows:
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
         """Fits rows of this schema (Spark's JSON) to the table by leaving out columns and fields that the table lacks.
-        Returns the columns to write; None if all stay unchanged.
-
-        Raises StorageUnusable; RegistryUnusable if a type does not fit the table.
-        """
+        Returns the columns to write, or None if all stay unchanged. Raises StorageUnusable. Raises RegistryUnusable if
+        a type does not fit the table."""
         fields, label = json.loads(schema)["fields"], self._known.label
         there = storage.columns()
         try:
@@ -128,7 +126,7 @@ class TypedRows:
         return None if made == fields else StructType.fromJson({"fields": made})
 
     def learn(self, rows: DataFrame) -> bool:
-        """Fetches unknown schemas of these rows; returns whether the registry has any. Raises RegistryUnusable."""
+        """Fetches unknown schemas of these rows. Returns whether the registry has any. Raises RegistryUnusable."""
         prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
         new = [each for each in prefixes if each not in self._known.labels]
         with ThreadPoolExecutor(LOOKUPS_AT_A_TIME) as pool:
@@ -156,8 +154,8 @@ class TypedRows:
         return prefix, f"{schema.name} ({schema.label})", schema
 
     def decoded(self, rows: DataFrame) -> DataFrame:
-        """Returns rows with the record's fields as columns, the columns of `rows` in `_kafka`, `_kctl_error`, and in
-        `_kctl_prefix` the prefix if its schema is unknown. Raises RegistryUnusable."""
+        """Returns rows with the record's fields as columns. `_kafka` has the columns of `rows`, and `_kctl_error` has
+        the error. `_kctl_prefix` has the prefix if its schema is unknown. Raises RegistryUnusable."""
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)
@@ -167,7 +165,6 @@ class TypedRows:
         return decoded.select(*made.fields, KAFKA, made.error, made.unknown)
 
     def _columns_of(self, session: SparkSession) -> Columns:
-        """Returns the columns that decode values. Keeps them, because making them takes many calls into the JVM."""
         if self._known.reader is None:
             self.refresh()
         context, known, kept = session.sparkContext, self._known, self._columns
@@ -183,8 +180,8 @@ class TypedRows:
     def _record(
         self, session: SparkSession, schema: Schema, writers: Mapping[str, Sequence[bytes]]
     ) -> tuple[Column, dict[bytes, str]]:
-        """Returns the decoded record; all its fields are null if a value cannot be decoded. Also returns, by
-        prefix, why the reader's schema cannot read some or all records."""
+        """Returns the decoded record. If a value cannot be decoded, all fields are null. Also returns, by prefix, why
+        the reader's schema cannot read some or all records."""
         reader = json.loads(schema.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
@@ -201,7 +198,7 @@ class TypedRows:
         return none if made is f else made.otherwise(none), mismatched
 
     def _compared(self, session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
-        """Returns whether a writer's schema can be used, and why `reader` cannot read all its records (or "")."""
+        """Returns whether schema `writer` can be used, and why `reader` cannot read all its records (or "")."""
         key = writer, reader
         if key not in self._comparisons:
             self._comparisons[key] = _compared(session, writer, reader)
@@ -249,8 +246,8 @@ def unframed(rows: DataFrame) -> DataFrame:
 
 
 def _header(name: str) -> Column:
-    """Returns the last header of this name. Does not use `filter`, which Spark interprets: that would take a tenth of
-    the decoding's time."""
+    """Returns the last header of this name. Does not use `filter`, because Spark would spend a tenth of the decoding's
+    time on it."""
     return f.expr(f"get(reverse(headers.value), int(array_position(reverse(headers.key), '{name}')) - 1)")
 
 

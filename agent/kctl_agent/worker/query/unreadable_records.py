@@ -1,4 +1,4 @@
-"""Reads the records that Spark or the transform cannot read, with a plain consumer."""
+"""Reads records with a plain consumer if Spark or the transform cannot read them."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -50,6 +50,6 @@ def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Mess
 def other_offsets(
     tp: TopicPartition, positions: Collection[tuple[TopicPartition, int]]
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Yields offsets that may be readable: first of other partitions, then further and further back in this one."""
+    """Yields offsets that may be readable: of other partitions first, then further and further back in `tp`."""
     yield from ((other, at - 1) for other, at in positions if other != tp and at)
     yield from ((tp, at - 2**step) for other, at in positions if other == tp for step in range(16) if at >= 2**step)
