@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from kctl.kafka.client.connection import ClusterConnection
@@ -104,19 +105,44 @@ class LogReader:
         reading.unanswered = dict.fromkeys(led.leaderless, "LEADER_NOT_AVAILABLE")
         if silent & led.leaders.keys():
             reading.failed("offsets", reading.errors.get("groups", "a broker did not answer"))
-        asking = _Asking(connection, reading, silent, self._keys)
-        asking.offsets(led.leaders, LATEST, reading.end, led.requests, is_stable=wanted.ends_stable)
+        ask = partial(self._ask_for, connection, reading, silent)
+        ask(led.leaders, LATEST, reading.end, led.requests, is_stable=wanted.ends_stable)
         if wanted.ends_stable:
-            asking.offsets(led.leaders, LATEST, reading.high_watermark)
+            ask(led.leaders, LATEST, reading.high_watermark)
         stable = self._partitions(
             committed for name, committed in reading.committed.items() if wanted.reads_committed(name)
         )
         if stable:
             of_stable = {node: _only(topics, stable) for node, topics in led.leaders.items()}
-            asking.offsets(of_stable, LATEST, reading.stable_end, is_stable=True)
+            ask(of_stable, LATEST, reading.stable_end, is_stable=True)
         if wanted.starts_each_time or self._starts_of is not self._topics:
-            asking.offsets(led.leaders, EARLIEST, reading.start, led.requests)
+            ask(led.leaders, EARLIEST, reading.start, led.requests)
             self._starts_of = self._topics
+
+    def _ask_for(
+        self,
+        connection: ClusterConnection,
+        reading: ClusterReading,
+        silent: set[int],
+        leaders: Mapping[int, Mapping[str, Sequence[int]]],
+        at: int,
+        into: dict[Partition, int],
+        kept: dict[tuple[int, int], Raw] | None = None,
+        *,
+        is_stable: bool = False,
+    ) -> None:
+        reachable = {node: topics for node, topics in leaders.items() if node not in silent}
+        connection.deadline.renew()
+        answers = log_offsets_on(connection, reachable, at, self._keys, is_read_committed=is_stable, kept=kept)
+        into.update(answers.offsets)
+        for node, why in answers.failed.items():
+            reading.failed("offsets", why)
+            silent.add(node)
+        for key, error in answers.errors.items():
+            if error in _UNKNOWN:
+                reading.unknown.add(key)
+            else:
+                reading.unanswered[key] = error
 
     def _report_topics(self, reading: ClusterReading) -> None:
         topics = self._topics.values()
@@ -125,35 +151,6 @@ class LogReader:
         found = {topic.name for topic in topics if topic.error_code != _NO_SUCH_TOPIC[1]}
         reading.missing_topics = tuple(sorted(set(self._wanted.topics) - found))
         reading.unclear_topics = {topic.name for topic in topics if topic.error_code not in _NO_SUCH_TOPIC}
-
-
-class _Asking(NamedTuple):
-    connection: ClusterConnection
-    reading: ClusterReading
-    silent: set[int]
-    keys: PartitionKeys
-
-    def offsets(
-        self,
-        leaders: Mapping[int, Mapping[str, Sequence[int]]],
-        at: int,
-        into: dict[Partition, int],
-        kept: dict[tuple[int, int], Raw] | None = None,
-        *,
-        is_stable: bool = False,
-    ) -> None:
-        reachable = {node: topics for node, topics in leaders.items() if node not in self.silent}
-        self.connection.deadline.renew()
-        answers = log_offsets_on(self.connection, reachable, at, self.keys, is_read_committed=is_stable, kept=kept)
-        into.update(answers.offsets)
-        for node, why in answers.failed.items():
-            self.reading.failed("offsets", why)
-            self.silent.add(node)
-        for key, error in answers.errors.items():
-            if error in _UNKNOWN:
-                self.reading.unknown.add(key)
-            else:
-                self.reading.unanswered[key] = error
 
 
 class _Led(NamedTuple):

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from heapq import nsmallest
 from operator import attrgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from msgspec import Raw, Struct
 
@@ -44,6 +45,7 @@ _OWN_SHARE = 0.1
 """Reserved for reducing and sending, at most 0.1 s: a partial answer in time is better than a complete late one."""
 _SENDING_SHARE = 0.2  # reserved for sending the answer to another host, at most 0.2 s
 _FOR_OTHERS_AT_A_TIME = 64
+T = TypeVar("T")
 _seen = attrgetter("name", "desired", "state", "pid", "paused")
 
 
@@ -135,14 +137,10 @@ class MasterService:
         if scope.is_of_this_host(self._hosts):
             status, age, workers = await self._own_status(seconds)
             return reply_ok(request.id, encoded(status), MASTER_NAME, age, **_completeness(workers))
-        hosts, own, age, workers = self._known_hosts(), None, 0.0, None
-        asked = hosts.ask("status", seconds, host=scope.host)
-        if scope.host is None:
-            (own, age, workers), others = await asyncio.gather(self._own_status(seconds), asked)
-        else:
-            others = await asked
-        joined = await asyncio.to_thread(joined_status, own, hosts.me.name, others, time.time())
-        failed = [each.to_json() for each in others.joined(FanOut([], []), hosts.me.name).failed]
+        found, others = await self._asked("status", scope, seconds, partial(self._own_status, seconds))
+        (own, age, workers), me = found or (None, 0.0, None), self._known_hosts().me.name
+        joined = await asyncio.to_thread(joined_status, own, me, others, time.time())
+        failed = [each.to_json() for each in others.joined(FanOut([], []), me).failed]
         completeness = _completeness(workers)
         completeness["complete"] = completeness.get("complete", True) and not failed
         completeness["failed"] = [*completeness.get("failed", ()), *failed]
@@ -183,24 +181,27 @@ class MasterService:
         if scope.is_of_this_host(self._hosts):
             outcome, statuses = await self._own_replies(request.rpc, scope.worker, seconds)
             return _Replies(command, outcome, scope.worker is None, statuses, self._verdicts.current())
-        hosts = self._known_hosts()
-        own: tuple[FanOut[Raw], list[WorkerStatus]] = FanOut([], []), []
-        asked = hosts.ask(request.rpc, seconds, host=scope.host, worker=scope.worker or "")
-        if scope.host is None:
-            own, others = await asyncio.gather(self._own_replies(request.rpc, scope.worker, seconds), asked)
-        else:
-            others = await asked
-        statuses = [*statuses_of(hosts.me.name, own[1])]
+        me, ask_own = self._known_hosts().me.name, partial(self._own_replies, request.rpc, scope.worker, seconds)
+        found, others = await self._asked(request.rpc, scope, seconds, ask_own)
+        own, own_statuses = found or (FanOut([], []), [])
+        statuses = [*statuses_of(me, own_statuses)]
         if command is WORKERS:
             for each, age in others.replies:
                 statuses += statuses_of(each.host, decoded(Statuses, each.status).rows, age)
         is_of_all = scope.worker is None and scope.host is None
-        outcome = others.joined(await asyncio.to_thread(command.shortened, own[0]), hosts.me.name)
+        outcome = others.joined(await asyncio.to_thread(command.shortened, own), me)
         verdicts = {each.host: each.verdict for each in others.heard if each.verdict is not None}
         if scope.host is None:
-            verdicts[hosts.me.name] = self._verdicts.current()
+            verdicts[me] = self._verdicts.current()
         verdict = joined_verdict(verdicts, others.failed, time.time())
         return _Replies(command.between_hosts(), outcome, is_of_all, statuses, verdict, others)
+
+    async def _asked(
+        self, rpc: str, scope: _Scope, seconds: float, ask_own: Callable[[], Coroutine[Any, Any, T]]
+    ) -> tuple[T | None, HostsOutcome]:
+        """Asks this host and the others at the same time, or only the host of `scope`."""
+        asked = self._known_hosts().ask(rpc, seconds, host=scope.host, worker=scope.worker or "")
+        return (None, await asked) if scope.host is not None else await asyncio.gather(ask_own(), asked)
 
     async def _own_replies(self, rpc: str, only: str | None, seconds: float) -> tuple[FanOut[Raw], list[WorkerStatus]]:
         deadline = asyncio.get_running_loop().time() + seconds
