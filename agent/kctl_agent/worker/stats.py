@@ -1,4 +1,4 @@
-"""The snapshot of a worker. Calls neither JVM nor storage: a hang there would delay every answer."""
+"""The snapshot of a worker, made without calls to JVM or storage, because a hang there would delay every answer."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -27,7 +27,7 @@ LONG_BATCH_SECONDS = 15.0  # a longer batch is checked regularly for progress in
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The parts of a worker that the publishing thread reads; reading them must not block."""
+    """The parts of a worker that the publishing thread reads. Reading them must not block."""
 
     member: Membership
     watcher: BrokerWatcher
@@ -156,7 +156,7 @@ class WorkerStats(StoringStats):
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
         """Returns a function that returns a partition's number of unfinished messages (0 for a table) and the oldest
-        one's age; both are None before the first count."""
+        message's age. Before the first count, number and age are None."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
             return lambda _: (None, None)

@@ -1,7 +1,7 @@
-"""One SQLite file as storage: the embedded default. Not for network file systems, whose locks are unreliable.
+"""A storage in one SQLite file, the default. Network file systems are not supported: their locks are unreliable.
 
-With `synchronous=NORMAL` a power cut undoes the last transactions, so a put is synced before its writer is closed, and
-a stored offset before it is returned.
+With `synchronous=NORMAL`, a power cut undoes the last transactions. So kctl syncs a put before it closes the writer,
+and a stored offset before it returns the offset.
 """
 
 import os
@@ -224,8 +224,8 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     @contextmanager
     def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yields the connection to one thread at a time. If `is_durable`, first recovers from a failed sync, and syncs
-        the log at the end. After an error the next call opens a new connection."""
+        """Yields the connection to one thread at a time. If `is_durable`, recovers from a failed sync at the start, and
+        syncs the log at the end. After an error, the next call opens a new connection."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
             if self._log is not None:
@@ -288,7 +288,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
 
 class DirectlyStorage(FileStorage):
-    """The storage of mode `directly`, whose handler runs inside the batch. Keeps stored offsets and dead letters."""
+    """The storage of mode `directly`: the handler runs inside the batch. It keeps stored offsets and dead letters."""
 
     @property
     def identity(self) -> str:

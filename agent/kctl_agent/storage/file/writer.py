@@ -1,7 +1,7 @@
-"""Puts into a file storage by executor tasks: one transaction for the chunks of many partitions, synced at the end.
+"""Executor tasks put chunks of many partitions into a file storage in one transaction. Closing the writer syncs it.
 
-SQLite makes waiting writers sleep up to 100 ms between tries, so they wait for a kernel lock on the folder instead. A
-thread copies the write-ahead log into the file after the task (`checkpoint`), so that no put waits for it.
+SQLite makes waiting writers sleep up to 100 ms between tries. So kctl's writers wait for a kernel lock on the folder.
+After the task, a thread copies the write-ahead log into the file (`checkpoint`), so that no put waits for the copy.
 """
 
 import os
@@ -29,8 +29,8 @@ _uncopied: Counter[Path] = Counter()
 
 
 class FileWriter(Writer):
-    """Puts blocks. Encodes each block just before writing it, so that it is still in the CPU cache. Compressed blocks
-    are encoded before the lock is taken, because compressing takes longer than writing."""
+    """Puts blocks. An uncompressed block is encoded just before it is written, so that it is still in the CPU cache.
+    Compressed blocks are encoded before the lock is taken, because compressing takes longer than writing."""
 
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
         self._path = path

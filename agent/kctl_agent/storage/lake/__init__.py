@@ -1,1 +1,1 @@
-"""Messages as rows of a lake's table, for others to query."""
+"""A storage that keeps messages as rows of a lake's table, which other engines can query."""

@@ -1,4 +1,4 @@
-"""Mode `lake`: batches become rows of a Delta table, unreadable messages rows of a second one."""
+"""Mode `lake`: messages become rows of a Delta table, and unreadable messages become rows of a second table."""
 
 from dataclasses import replace
 from functools import cached_property

@@ -1,7 +1,7 @@
-"""A Delta table that batches are added to, and whose log contains the stored offsets.
+"""A Delta table as storage for batches. Its log contains the stored offsets.
 
-A batch's files and its partitions' stored offsets are one commit. Several groups may fill one table. Spark writes each
-batch's files into a separate folder (`worker.query.lake_put`), invisible until the commit names them.
+One commit adds a batch's files and moves the stored offsets of its partitions. Several groups may write to one table.
+Spark writes each batch's files into a separate folder (`worker.query.lake_put`). Readers see them after the commit.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class TableStorage(OffsetStore):
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
-        """Checks the table's folder without writing, if it is on this machine. Raises StorageUnusable, TableRefused."""
+        """If the table's folder is on this machine, checks it without writing. Raises StorageUnusable, TableRefused."""
         if self.folder.local is not None:
             self.folder.check()
 
@@ -75,14 +75,14 @@ class TableStorage(OffsetStore):
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def columns(self) -> Sequence[Mapping[str, Any]] | None:
-        """Returns the table's columns as fields of Spark's JSON; None without a table. Raises StorageUnusable."""
+        """Returns the table's columns as fields of Spark's JSON, or None without a table. Raises StorageUnusable."""
         if not self.table.exists():
             return None
         with self.table.state() as table:
             return list(table.fields)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """Sets the owner; returns the table's id. Any group may bind; each has its own names in the table's log."""
+        """Sets the owner, and returns the table's id. Any group may bind: each has its own names in the log."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id
@@ -107,7 +107,7 @@ class TableStorage(OffsetStore):
         self.commit({tp: (before[tp], after[tp]) for tp in after if after[tp] != before[tp]})
 
     def stats(self) -> TableStats:
-        """Returns limits, free space and the table's last count; does not wait for a commit."""
+        """Returns limits, free space and the table's last count. Does not wait for a commit."""
         free, commits = self.folder.free(), (self.table.commits_failed, self.table.commits_retried)
         if free is not None:
             free = replace(free, minimum=self.limits.min_free_bytes)
@@ -173,8 +173,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Claims the offsets of `batch`, so that no batch planned earlier for them can commit. Raises StoredOffsetMoved
-        if `batch` itself cannot commit, StorageUnusable if the result is unknown."""
+        """Claims the offsets of `batch`, so that no batch planned earlier for these offsets can commit. Raises
+        StoredOffsetMoved if `batch` itself cannot commit, and StorageUnusable if the result is unknown."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -216,8 +216,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """A batch to commit. Messages below the offsets in `below` are stored already. `claims` are the table's last claims
-    on these partitions; a batch makes a claim before it stores dead letters."""
+    """A batch to commit. Messages below the offsets in `below` are stored already. A batch claims its partitions before
+    it stores dead letters. `claims` are the table's last claims on these partitions."""
 
     _storage: TableStorage
     table_id: str
@@ -230,8 +230,8 @@ class LakeBatch:
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
         """Adds the files and moves the stored offsets to the batch's ends. If `written` is None, adds all files of the
-        folder. After StoredOffsetMoved (another owner was faster) or TableRefused, nothing is visible. After
-        StorageUnusable, the stored offsets show the result."""
+        folder. StoredOffsetMoved (another owner was faster) and TableRefused mean that the batch was not committed.
+        After StorageUnusable, only the stored offsets show the result."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, with the rows of a batch, is gone: nothing of it was stored")
@@ -244,5 +244,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Removes the files. Abandoned tasks may still write others, which the plan reveals later."""
+        """Removes the files. If abandoned tasks write more files, `sweep` finds them later by the batch's plan."""
         self.folder.remove_all()

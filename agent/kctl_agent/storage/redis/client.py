@@ -1,4 +1,4 @@
-"""The connection of a Redis storage: URL, keys, scripts, reconnects, and whether the server can be trusted."""
+"""The connection of a Redis storage: URL, keys, scripts, reconnects, and checks of the server."""
 
 import logging
 import os
@@ -51,8 +51,8 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """Returns a client for any thread, which connects at first use. Raises StorageMisconfigured if redis-py is missing,
-    StorageUnusable."""
+    """Returns a client for any thread, which connects at first use. Raises StorageUnusable, or StorageMisconfigured if
+    redis-py is missing."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
@@ -122,7 +122,7 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Returns the free part of `maxmemory` as Redis counts it; None if it is not set. A tenth should stay free."""
+    """Returns the free part of `maxmemory` as Redis counts it, or None if it is not set. A tenth should stay free."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:
@@ -132,7 +132,7 @@ def free_memory(client: Any, place: str) -> Free | None:
 
 
 def _appendfsync(client: Any) -> str | None:
-    """Returns the server's `appendfsync`; None if the user may not read it, as on a hosted Redis."""
+    """Returns the server's `appendfsync`, or None if the user may not read it, as on a hosted Redis."""
     import redis
 
     try:
@@ -168,7 +168,7 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
-        """Calls `ask` for each of `things` to fill one pipeline; returns the replies to all commands."""
+        """Calls `ask` for each of `things` to fill one pipeline. Returns the replies to all commands."""
         with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
             for each in things:
                 ask(pipeline, each)
@@ -179,7 +179,7 @@ class RedisSession:
             return self._script(name)(keys=[self.prefix], args=args)
 
     def run_with(self, values: Mapping[str, bytes], seconds: int, name: str, *args: object) -> Any:
-        """Sets `values`, which expire after `seconds`, and runs a script, in one transaction; returns its reply."""
+        """Sets `values` and runs a script in one transaction. Returns its reply. The values expire after `seconds`."""
         import redis
 
         own = self._script(name)
@@ -200,8 +200,8 @@ class RedisSession:
         return self._scripts[name]
 
     def run_once(self, name: str, *args: object) -> Any:
-        """Runs a script that may change something only once. Its first argument is a token, by which the script
-        recognizes a call that redis-py repeated."""
+        """Runs a script that may change something only once. By the token in its first argument, the script recognizes
+        a call that redis-py repeated."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:

@@ -1,4 +1,4 @@
-"""The dead letters of a Redis storage. A run is the dead letters of one cause and partition, in a sorted set scored by
+"""The dead letters of a Redis storage. A run is a sorted set of the dead letters of one cause and partition, scored by
 time of death."""
 
 import heapq
@@ -26,7 +26,7 @@ class RedisDeadLetters(NumberedDeadLetters):
         return self._session.server_time()
 
     def _last_dead(self) -> int:
-        """Returns the highest number assigned so far; dead letters and blocks share the numbers."""
+        """Returns the highest number assigned so far. Dead letters and blocks share the numbers."""
         with as_unusable(self._session.place):
             return int(self._session.client.get(self._session.prefix + "seq") or 0)
 
@@ -83,7 +83,6 @@ class RedisDeadLetters(NumberedDeadLetters):
         return done if done >= 0 else self._put_back_dead(self._left(dead_letters))
 
     def _remove_dead(self, dead_letters: list[DeadLetter]) -> int:
-        """Removes dead letters without making blocks of them; returns how many."""
         removed = int(self._session.run_once("requeue_dead", len(dead_letters), *(each.id for each in dead_letters)))
         return removed if removed >= 0 else self._remove_dead(self._left(dead_letters))
 
@@ -127,7 +126,7 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """Returns the runs that may match a selection: one run of all dead letters if it names no partition or cause."""
+    """Returns the runs that may match a selection. If it names no partition or cause, one run has all dead letters."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
         return [(session.prefix + "dead", DeathCause("", ""))]
     return _separate_runs(session, selection)

@@ -1,11 +1,11 @@
 """Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
 
-Every change is one Lua script (`lua/`, whose prelude lists the keys), so it is atomic and can be repeated after a
-broken connection. With `appendfsync always` a put survives a kill of Redis and a power cut; otherwise Redis may answer
-up to two seconds before it writes.
+Every change is one Lua script (`lua/`, whose prelude lists the keys). So the change is atomic, and can be repeated
+after a broken connection. With `appendfsync always`, a put survives a kill of Redis and a power cut. Otherwise, Redis
+may answer up to two seconds before it writes.
 
-Uses sorted sets and hashes instead of streams: a stream entry cannot return to its place, shrink, or wait for an
-earlier entry, and its idle time stands still when the server's clock is set back.
+kctl uses sorted sets and hashes, not streams. A stream entry cannot return to its place, shrink, or wait for an earlier
+entry. Its idle time stands still when the server's clock is set back.
 """
 
 import time
@@ -99,7 +99,7 @@ class RedisStorage(RedisDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields all blocks. They are not one snapshot: blocks put or settled in the meantime may be missing."""
+        """Yields all blocks, but not as one snapshot. Blocks put or settled in the meantime may be missing."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]

@@ -1,4 +1,4 @@
-"""Puts into a Redis storage: one transaction sends the bytes of many chunks and runs the script that stores them."""
+"""Puts into a Redis storage. One transaction sends the bytes of many chunks and runs the script that stores them."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -80,8 +80,8 @@ class RedisWriter(Writer):
             cut_at = [(skipped(chunk, each), str(each.next)) for chunk, each in zip(chunks, stored, strict=True)]
 
     def _send(self, chunks: Sequence[Chunk], blocks: Sequence[Sequence[Block]], cut_at: Sequence[str]) -> Any:
-        """Sends the bytes of blocks as plain values. As arguments of the script they would be copied into Lua and out
-        again, which costs as much as the rest of the put (benchmarks/README.md)."""
+        """Sends the bytes of blocks as plain values. Arguments of a script are copied into Lua and out again, which
+        would double the cost of a put (benchmarks/README.md)."""
         session, token = self._session, uuid.uuid4().hex
         sent: dict[str, bytes] = {}
         words: list[object] = []

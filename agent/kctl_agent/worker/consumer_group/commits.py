@@ -33,8 +33,8 @@ class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def keep_partition_errors(consumer: Any) -> None:
-    """Makes the consumer collect errors of partitions in `PendingCommit.refused`; it still raises other errors.
-    Without this, kafka-python 3.0.12 raises only the first error of a response."""
+    """Makes the consumer collect errors of partitions in `PendingCommit.refused`, and raise only other errors. Without
+    this, kafka-python 3.0.12 raises only the first error of a response."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
     handle = coordinator._handle_offset_commit_response  # noqa: SLF001
 
@@ -99,7 +99,7 @@ class Commits:
         self.refused = still
 
     def waiting(self, assigned: Collection[TopicPartition], now: float) -> frozenset[TopicPartition]:
-        """Returns the rejected partitions in back-off; forgets those that are no longer assigned."""
+        """Returns the rejected partitions in back-off. Forgets partitions that are no longer assigned."""
         self.refused = {tp: refused for tp, refused in self.refused.items() if tp in assigned}
         return frozenset(tp for tp, refused in self.refused.items() if now < refused.retry_at)
 

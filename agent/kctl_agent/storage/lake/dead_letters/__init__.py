@@ -1,1 +1,1 @@
-"""Messages that a transform could not read: a second table, and how they are requeued from it."""
+"""The table of messages that a transform could not read, and how they are requeued."""

@@ -1,19 +1,19 @@
-"""Requeues dead letters of a table: the requests, and the batch that executes them.
+"""Requeues dead letters of a table, from the request to the batch that executes it.
 
-There are three steps. Even if a process is killed, no message is lost, and none is a dead letter twice:
+A requeue has three steps. Even if a process is killed, no message is lost or becomes two dead letters.
 
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
-   `requeue`. From then on they are not dead letters, and only step 3 removes them.
-2. *The batch*: a worker transforms the rows with numbers above the last batch's. It commits the results to the main
-   table, with the highest of these numbers. From then on a second worker's result is rejected.
-3. *The rest*: that worker, the next one or a cancellation commits to the dead-letter table. It adds the rows on which
-   the transform failed again, as new dead letters. Then it removes the rows with numbers up to that of step 2. The rows
-   to add were on the disk before the commit of step 2, which names their folder. So step 3 does not run the transform
-   again, which may have changed.
+   `requeue`. Rows with a number do not count as dead letters.
+2. *The batch*: a worker transforms the rows with higher numbers than the last batch. It commits the results and the
+   highest of the numbers to the main table. After this commit, a second worker's result is rejected.
+3. *The clean-up*: this worker, the next one or a cancellation commits to the dead-letter table. If the transform failed
+   again on some rows, the commit adds these as new dead letters. A second commit removes the rows with numbers up to
+   the number of step 2. The added rows were on the disk before the commit of step 2, which names their folder. So the
+   transform, which may have changed, does not run again.
 
-A cancellation is a batch without files: its third step removes the numbers instead of the rows. A batch of messages may
-run again with another transform before its commit, so its dead letters are requeued only afterwards. If several
-processes try step 2 or 3, only one succeeds: its commit increases a number (a `txn` action named after the group), and
+A cancellation is a batch without files. Its third step removes the numbers and keeps the rows. A batch's dead letters
+are requeued only after its commit, because an uncommitted batch may run again with another transform. If several
+processes try step 2 or 3, only one succeeds. Its commit increases a number (a `txn` action named after the group), and
 fails if another process has increased it.
 """
 
@@ -49,13 +49,13 @@ CANCELLED = -1  # replaces the name of the folder for remaining dead letters, if
 
 
 class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
-    """Another process has requeued the dead letters of a table, or cancelled the requeue; nothing was written."""
+    """Another process has requeued the dead letters of a table, or cancelled the requeue. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """What both tables record about requests. `table` and `dead` are the ids of the main and the dead-letter table,
-    `version` and `dead_version` their versions. The other fields but `kept` are request numbers, 0 for none."""
+    """What the main and the dead-letter table record about requests. `table` and `dead` are their ids, `version` and
+    `dead_version` their versions. All other fields except `kept` are request numbers (0: no request)."""
 
     table: str
     version: int
@@ -104,8 +104,7 @@ def numbered_files(table: DeltaTable) -> list[str]:
 
 
 class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
-    """The dead letters of a table belong to a batch that is not committed. They are requeued after the batch has run
-    again."""
+    """The dead letters of a table belong to a batch that is not committed. They are requeued after its commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +122,8 @@ class PutBack:
 
 
 class Requeues:
-    """The requeue requests of one group of one cluster. For one thread at a time. `txn` actions of both tables record
-    request numbers, which groups of this name in all clusters share."""
+    """The requeue requests of one group of one cluster. For one thread at a time. `txn` actions of the main and the
+    dead-letter table record request numbers. Groups of this name in other clusters share the numbers."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -137,7 +136,8 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests a requeue of the rows that `choose` selects in SQL, which must have no request; returns how many."""
+        """Requests a requeue of the rows that `choose` selects in SQL, and returns how many. The rows must have no
+        request yet."""
         stored = self._highest_put_back()
 
         def update(table: DeltaTable) -> int:
@@ -149,9 +149,9 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Cancels requests that no worker has executed yet; returns the number of rows. Raises RequeueTaken.
+        """Cancels requests that no worker has executed yet, and returns the number of rows. Raises RequeueTaken.
 
-        Increases the number in the main table first, which stops a worker that is requeuing the rows. The next call
+        First increases the number in the main table, which stops a worker that is requeuing the rows. The next call
         completes an interrupted cancellation.
         """
         state = self._finished_state()
@@ -164,7 +164,7 @@ class Requeues:
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """Returns the next batch of requested dead letters, or None; first completes the batch of a killed worker.
+        """Returns the next batch of requested dead letters, or None. If a worker was killed, first completes its batch.
         Raises BatchNotStored, RequeueTaken, StorageUnusable, TableRefused."""
         if not self._dead.table.exists():
             return None
@@ -186,12 +186,12 @@ class Requeues:
             return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
 
     def _finished(self, table_id: str) -> str:
-        """Returns the name of the `txn` action with the last request that finished step 3 for this main table."""
+        """Names the `txn` action that records the last request with a finished step 3 for this main table."""
         return f"{self._put_back}/{table_id}"
 
     def _highest_put_back(self) -> int:
-        """Returns the highest number of this group's requests in the main table, in any cluster. It exceeds the last
-        number in the dead-letter table only if that table was replaced."""
+        """Returns the group's highest request number in the main table, in any cluster. The last number in the
+        dead-letter table is lower only if that table was replaced."""
         with self._lake.table.state() as table:
             numbers = {name: number for name, number in table.transactions.items() if name.startswith(PUT_BACK)}
         of_group = (number for name, number in numbers.items() if name.split("/")[3:] == [self._group])
@@ -205,10 +205,10 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """Third step: adds the dead letters that remain, then removes the requeued ones, so that none is ever missing.
+        """Runs step 3: adds the remaining dead letters before it removes the requeued ones, so that none is missing.
 
-        After a cancellation all remain. If the dead-letter table was restored from an older copy, rows that earlier
-        batches requeued remain too.
+        After a cancellation, all rows remain. If the dead-letter table was restored from an older copy, rows that
+        earlier batches requeued become dead letters again.
         """
         if state.finished < state.stored:
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
@@ -246,8 +246,8 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Checks that `folder`, which has the dead letters to keep, exists. If it is missing while the table has rows
-        of requests up to `stored`, raises StorageUnusable, because the next step removes these rows."""
+        """Checks that `folder`, which has the dead letters to keep, exists. Raises StorageUnusable if it is missing and
+        the table has rows of requests up to `stored`. The next step would remove these rows."""
         with self._dead.table.errors():
             if folder.exists():
                 return
@@ -316,11 +316,11 @@ class Requeues:
 
 @dataclass(eq=False)
 class RequeueBatch:
-    """Dead letters to transform again: `messages` of them, with numbers above `state.stored` and up to
+    """A batch of `messages` dead letters to transform again. Their numbers are above `state.stored`, and at most
     `state.requested`.
 
-    `files` contain these and other dead letters. A message that was read several times (after a seek, or from a
-    recreated topic) has at most `copies` rows.
+    `files` contain other dead letters too. An offset that was read several times (after a seek, or in a recreated
+    topic) has at most `copies` rows.
     """
 
     requeues: Requeues
@@ -335,8 +335,8 @@ class RequeueBatch:
     kept: Written | None = None
 
     def commit(self) -> PutBack:
-        """Adds the files to both tables. Raises RequeueTaken (another process was faster), StorageUnusable (result
-        unknown)."""
+        """Adds the files to the main and the dead-letter table. Raises RequeueTaken if another process was faster, and
+        StorageUnusable if the result is unknown."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:

@@ -1,5 +1,5 @@
 """Searches dead letters in their table, in the order of their deaths. The only index is each file's least and greatest
-values, so the search reads the coordinates of all dead letters first, then the rows to return."""
+values. So the search first reads the coordinates of all matching dead letters, then the rows to return."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """The file and coordinates of a dead letter's row. Two clusters of one group may have the same offsets."""
+    """The file and coordinates of a dead letter's row. Two clusters of one group may have equal offsets."""
 
     file: str
     cluster: str | None
@@ -95,7 +95,7 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields the matching rows file by file. A file is read in parts; within a part, the oldest row comes first."""
+    """Yields the matching rows file by file. A file is read in parts. Within a part, the oldest row comes first."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -137,8 +137,8 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
-    """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow, because a query
-    of delta-rs holds the GIL while a store does not answer, which blocks the whole process."""
+    """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow, because a
+    delta-rs query holds the GIL and blocks the whole process while a store does not answer."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]

@@ -70,7 +70,7 @@ def needs_rows(selection: Selection) -> bool:
 
 
 def reading(table_id: str, version: int) -> str:
-    """Names one pass over a partition. After a seek, or in a recreated topic, another pass reads the same offsets."""
+    """Names one pass over a partition. After a seek, or in a recreated topic, the next pass may read equal offsets."""
     return f"{table_id}/{version}"
 
 

@@ -1,9 +1,9 @@
 """Messages that a transform could not read, as rows of a second Delta table next to the main table.
 
-Two tables have no common commit. So a batch's dead letters are committed first, with stored offsets of their own, and
-then its rows with the group's stored offsets. If a batch is repeated, it finds the dead letters that are stored already
-(`earlier_try`) and omits those messages before the transform. So each message is in one of the two tables, even if the
-transform has changed in between.
+One commit cannot change two tables. So a batch first commits its dead letters, with stored offsets of their own.
+Afterwards it commits its rows with the group's stored offsets. A repeated batch finds the dead letters that are stored
+already (`earlier_try`), and omits their messages before the transform. So each message is in one of the two tables,
+even if the transform has changed in between.
 """
 
 import time
@@ -45,7 +45,7 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch that committed its dead letters (up to `stored`) but not its rows."""
+    """An earlier try of a batch. It committed the batch's dead letters (up to `stored`) but not its rows."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -53,7 +53,7 @@ class EarlierTry:
 
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
-        """`ask_cluster` returns the id of the group's current cluster; it is called if the group has stored offsets of
+        """`ask_cluster` returns the id of the group's current cluster. It is called if the group has stored offsets of
         several clusters. Without `ask_cluster`, dead letters of every cluster are requeued."""
         self.group = group
         self._lake = lake
@@ -95,8 +95,8 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that commits the dead letters of `batch`. From then on, earlier batches of these offsets
-        cannot be committed. Raises StoredOffsetMoved if `batch` itself cannot; StorageUnusable, TableRefused."""
+        """Returns the batch that commits the dead letters of `batch`. Claims the offsets, so that earlier batches
+        cannot commit. Raises StorageUnusable, TableRefused, and StoredOffsetMoved if `batch` itself cannot commit."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -106,17 +106,17 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Fences off processes that read the stored offsets before this batch, such as a frozen former owner. Returns
-        False if the table does not exist, because such a process may still create it. Raises StoredOffsetMoved,
-        StorageUnusable."""
+        """Stops processes that read the stored offsets before this batch, such as a frozen former owner, from
+        committing. Returns False if there is no table, because one of these processes may still create it. Raises
+        StoredOffsetMoved, StorageUnusable."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
         return True
 
     def _bind(self, batch: LakeBatch) -> str:
-        """Binds the dead letters' stored offsets to the main table; returns the dead-letter table's id. With another
-        main table, these stored offsets start again."""
+        """Binds the dead letters' stored offsets to the main table, and returns the dead-letter table's id. If the main
+        table is replaced, these stored offsets start again."""
         owner = self._lake.owner
         return self.storage.bind(Binding(f"{owner.group} {batch.table_id}", owner.cluster_id))
 
@@ -156,7 +156,7 @@ class DeadLetterTable(DeadLetterStore):
         return rows, rows[-1][0] if len(rows) == wanted else None
 
     def find_dead(self, id: str) -> DeadLetter | None:  # noqa: A002
-        """Finds a dead letter by its id, `TOPIC:PARTITION:OFFSET`; if several have this id, returns the newest."""
+        """Finds a dead letter by its id, `TOPIC:PARTITION:OFFSET`. If several have this id, returns the newest."""
         topic, *place = id.rsplit(":", 2)
         if len(place) != 2 or not all(map(is_id_number, place)):
             return None
@@ -175,7 +175,7 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters, but not those of a cluster that the group has left: no worker would transform them."""
+        """Requeues dead letters, except those of a cluster that the group has left, which no worker would transform."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
@@ -187,7 +187,7 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Cancels requests that no worker has executed; returns the number of rows. Raises RequeueTaken,
+        """Cancels requests that no worker has executed, and returns the number of rows. Raises RequeueTaken,
         StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
@@ -204,7 +204,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Removes dead letters that `send` has stored elsewhere, those of one file at a time."""
+        """Passes dead letters to `send`, file by file. Removes the dead letters that `send` returns as stored."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -226,7 +226,7 @@ class DeadLetterTable(DeadLetterStore):
         return done
 
     def expire(self) -> int:
-        """Removes files that have only dead letters of this group that are too old; returns the number of rows."""
+        """Removes files that have only expired dead letters of this group. Returns the number of rows."""
         age = self._lake.limits.dead_seconds
         rows = () if age is None else self.rows(Selection(older_than_seconds=age))
         return self._remove_files(Counter(origin.file for origin, _ in rows))
@@ -239,8 +239,8 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes each file of which `rows` counts every row; returns the number of rows. A DELETE would rewrite these
-        files. Raises Overtaken."""
+        """Removes each file that has as many rows as `rows` counts for it, and returns the number of rows. A DELETE
+        would rewrite the files. Raises Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:
@@ -258,8 +258,8 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """Runs `change`; returns the number of changed rows. `change` receives a function that returns SQL for a
-        version of the table, so that a commit on this version changes exactly the counted rows. Raises CountChanged,
+        """Runs `change`, and returns the number of changed rows. `change` receives a function that returns SQL for a
+        version of the table. A commit on that version changes exactly the counted rows. Raises CountChanged,
         StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
@@ -304,8 +304,8 @@ def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
     """Returns how this batch moves the dead letters' stored offsets.
 
-    All of them get one new random id in place of the topic id, so that a commit fails if another commit came first.
-    Offsets alone would not show the other commit: an earlier try of the batch may already have moved them to its end.
+    All these offsets get one new random id in place of the topic id. So if another commit came first, this batch cannot
+    commit. Offsets alone would not show this, because an earlier try of the batch may have moved them to its end.
     """
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}

@@ -1,1 +1,1 @@
-"""A Delta table: its log, its files with statistics, stored offsets in `txn` actions."""
+"""A Delta table: its log, its files with statistics, and stored offsets in `txn` actions."""

@@ -1,8 +1,8 @@
-"""Plans of batches, by which others find the files of a batch that is never committed.
+"""Plans of batches. If a batch is never committed, other processes find its files by the plan.
 
-A batch writes its plan before its first file and removes it after its commit. The plan names the stored offsets and the
-table's version that the batch started from, so that later log entries show whether it was committed. While the plan
-exists, `vacuum` ignores the batch's folder.
+A batch writes its plan before its first file, and removes it after its commit. The plan names the stored offsets and
+the table's version from which the batch started. With them, later log entries show whether the batch was committed.
+While the plan exists, `vacuum` ignores the batch's folder.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Removes the files of batches that can no longer be committed, because the table's stored offsets differ from
-    those in their plans. Raises StorageUnusable."""
+    """Removes the files of batches that can no longer be committed. The stored offsets in their plans differ from the
+    table's. Raises StorageUnusable."""
     with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:
@@ -125,7 +125,7 @@ def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
     """Removes a batch's plan, and its files if the log shows that it was not committed.
 
     A committed batch's files must stay, because older versions of the table refer to them, even after an OPTIMIZE. If
-    the log no longer shows the commit, `vacuum` decides about the files.
+    the log does not show whether the batch was committed, `vacuum` decides about the files.
     """
     folder = table.subfolder(_batch(file))
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
@@ -134,8 +134,8 @@ def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
 
 
 def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
-    """Whether the log shows that the stored offsets moved on without this batch. False if the log cannot show it,
-    because its entries were cleaned up or are too many, or the table was rolled back."""
+    """Whether the log shows that the stored offsets moved on without this batch. Returns False if log entries were
+    cleaned up or are too many, or if the table was rolled back."""
     wanted = f"{batch}/".encode()
     with suppress(FileNotFoundError, LogUnreadable):
         for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):

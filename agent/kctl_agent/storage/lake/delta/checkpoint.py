@@ -1,5 +1,5 @@
-"""Checkpoints of a table's log, made by delta-rs in a separate process, because one for 100,000 files takes hundreds of
-megabytes."""
+"""Checkpoints of a table's log. delta-rs makes each in a separate process, because a checkpoint of 100,000 files takes
+hundreds of megabytes."""
 
 import ctypes
 import json
@@ -102,7 +102,7 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 def _written_local(table: LocalFolder) -> DeltaTable:
     """Writes a checkpoint of the newest version, unless there is one already.
 
-    Makes it in a separate folder with links to the log's files. Once it is on the disk, puts it into the log and
+    Makes it in a separate folder with links to the log's files. Once it is on the disk, moves it into the log and
     updates `_last_checkpoint`. A checkpoint that another process wrote first stays, because readers may know its size.
     """
     place = table.local / FOLDER
@@ -133,7 +133,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
 
 
 def yield_to_others() -> None:
-    """Lets other processes go first: lowest priority, one thread of delta-rs, first to be killed if memory runs out."""
+    """Gives this process the lowest priority and one delta-rs thread. If memory runs out, it is killed first."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

@@ -28,8 +28,8 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields the actions that replace files or, without `added`, remove their rows. This is not a blind append: another
-    writer's UPDATE or DELETE that has read the removed files must restart."""
+    """Yields the actions that replace files or, without `added`, remove their rows. The commit is not a blind append.
+    So another writer's UPDATE or DELETE must restart if it has read the removed files."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)

@@ -1,4 +1,4 @@
-"""The Parquet files of a batch as actions of a Delta log: sizes, partition values, statistics from footers."""
+"""The Parquet files of a batch as actions of a Delta log: sizes, partition values, and statistics from footers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file with rows. `path` is relative to the table. `nulls`, `least`, `greatest`: the footer's statistics by
+    """A file with rows. `path` is relative to the table. `nulls`, `least` and `greatest` are the footer's statistics by
     column."""
 
     path: str
@@ -112,8 +112,8 @@ def _partition_text(value: object) -> str | None:
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """Syncs and returns the files with rows, and removes the others; None if the folder does not exist. If they do not
-    have as many rows as `written`, removes them and raises StorageUnusable, as it does for unreadable files."""
+    """Syncs and returns the files with rows, and removes other files. Returns None if the folder does not exist. If the
+    files are unreadable, raises StorageUnusable. If they have more or fewer rows than `written`, also removes them."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -128,7 +128,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Syncs and returns the files that have rows and one of `names` (None: any); removes the other files."""
+    """Syncs and returns the files that have rows and one of `names` (None: any). Removes all other files."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -150,11 +150,11 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
 
 
 class DayRefused(TableRefused, code="day_refused"):
-    """A date by which the table is partitioned is before year 1 or after 9999; the sentence names day and column."""
+    """A date by which the table is partitioned is before year 1 or after 9999. The message names the day and column."""
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
-    """Checks partition values that are dates; delta-rs reads only the years 1 to 9999. Raises DayRefused."""
+    """Checks partition values that are dates, because delta-rs reads only the years 1 to 9999. Raises DayRefused."""
     for value, name in ((file.partition_values.get(name), name) for file in files for name in columns):
         if value is not None and (not DAY.fullmatch(value) or value.startswith("0000")):
             raise DayRefused(
@@ -171,12 +171,12 @@ def is_hidden(name: str) -> bool:
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether statistics of columns with NaN include it or are missing, as in files that Spark or kctl wrote."""
+    """Whether the footer has no statistics that leave out NaN, as in files that Spark or kctl wrote."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether this column certainly has no NaN; False for floats of writers that leave NaN out of footers."""
+    """Whether this column certainly has no NaN. Returns False for floats of writers that leave NaN out of footers."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True
@@ -192,7 +192,7 @@ def _is_ordered(stats: Any, group: Any) -> bool:
 
 
 def spark_schema(table: Folder, path: str) -> str | None:
-    """Returns a file's schema, without partition columns; None if Spark did not write the file."""
+    """Returns a file's schema without partition columns, or None if Spark did not write the file."""
     with table.open(path) as opened:
         found = (pq.read_metadata(opened).metadata or {}).get(SPARK_SCHEMA)
     return None if found is None else found.decode()
@@ -224,13 +224,11 @@ def _has_values(stats: Any, group: Any) -> bool:
 
 
 def _bounds(known: Sequence[Any]) -> tuple[Any, Any] | None:
-    """Returns the least and the greatest value; None without usable statistics. Spark also writes dates after year 9999
-    and strings that are not UTF-8, which Python cannot represent."""
     if not known or not all(stats.has_min_max for stats in known):
         return None
     try:
         least, greatest = [stats.min for stats in known], [stats.max for stats in known]
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError):  # Spark also writes dates after year 9999 and strings that are not UTF-8
         return None
     return min(least), max(greatest)
 
@@ -249,8 +247,6 @@ def _partition_values(folders: Iterable[str]) -> Iterator[tuple[str, str | None]
 
 
 def _json(values: Mapping[str, object]) -> str:
-    """Formats values as JSON with every digit of a decimal, which the module `json` cannot do."""
-
     def text(value: object) -> str:
         return f"{value:f}" if isinstance(value, Decimal) else json.dumps(value, ensure_ascii=False)
 

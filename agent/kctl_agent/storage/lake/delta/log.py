@@ -1,4 +1,4 @@
-"""The log of a Delta table as files, which others write and clean up at the same time."""
+"""The files of a Delta table's log, which other processes write and clean up concurrently."""
 
 import json
 import re
@@ -39,8 +39,8 @@ class EntryMissing(LogUnreadable):
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """Calls `read` again if it raises one of `raced`, up to four times. A listing may omit an entry that is being
-    written, and contain files that no longer exist; delta-rs then raises just DeltaError."""
+    """Calls `read` again, up to four times, if it raises one of `raced`. A listing may omit an entry that is being
+    written, or contain files that no longer exist. In these cases delta-rs raises a plain DeltaError."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -81,8 +81,8 @@ def own_file(path: str) -> str:
 
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
-    """Opens one file of a checkpoint. Uses memory of the C library, because pyarrow's own allocator keeps 40 MB after
-    reading a checkpoint of 100,000 files. Raises CheckpointDamaged, OSError."""
+    """Opens one file of a checkpoint. Uses the C library's allocator, because pyarrow's own keeps 40 MB after reading a
+    checkpoint of 100,000 files. Raises CheckpointDamaged, OSError."""
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -99,7 +99,7 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of a log from its newest checkpoint (-1: none) on. `versions` are the later entries, in order."""
+    """The files of a log from its newest checkpoint (-1 without one) on. `versions` are the later entries, in order."""
 
     checkpoint: int
     checkpoint_files: tuple[str, ...]
@@ -112,7 +112,7 @@ class LogFiles:
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
     """Lists the log from the checkpoint that `_last_checkpoint` names (a newer one may exist). Lists the whole log if
-    there is no such checkpoint, or with `below`, which excludes checkpoints from this version on. Raises OSError."""
+    the checkpoint is missing, or with `below`. `below` excludes checkpoints from this version on. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -122,7 +122,6 @@ def log_files(table: Folder, below: int | None = None) -> LogFiles:
 
 
 def _pointed_at(table: Folder) -> str:
-    """Returns the prefix of the checkpoint's file names; empty if `_last_checkpoint` is damaged or missing."""
     try:
         return f"{int(json.loads(table.read(LAST_CHECKPOINT))['version']):020}"
     except (FileNotFoundError, ValueError, TypeError, KeyError, RecursionError):
@@ -130,8 +129,7 @@ def _pointed_at(table: Folder) -> str:
 
 
 def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
-    """Sorts file names into entries and the newest complete checkpoint. A checkpoint in parts, which Delta's own writer
-    stores one after the other, is complete once all parts exist."""
+    """Sorts file names into entries and the newest complete checkpoint."""
     entries: list[int] = []
     checkpoints: dict[tuple[int, int, str], list[str]] = {}
     for name in names:
@@ -148,7 +146,7 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
-    """Commits these actions as this version. Returns the bytes, or None if another writer was first. After an OSError
+    """Commits these actions as this version. Returns the bytes, or None if another writer was first. After an OSError,
     only the log shows whether the entry exists.
 
     Syncs the entry, unlike delta-rs, because a power cut that damages an entry would make the table unreadable.
@@ -160,8 +158,8 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
 
 
 def committed_at(table: Folder, version: int) -> float | None:
-    """Returns when a version was committed, in Unix seconds by the file system's clock as in Delta itself; None if its
-    entry was cleaned up."""
+    """Returns when a version was committed, or None if its entry was cleaned up. The time is in Unix seconds by the
+    file system's clock, as in Delta itself."""
     entry = table.find(entry_name(version))
     return None if entry is None else entry.modified
 
@@ -174,8 +172,8 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """Yields the action on each line. Raises ValueError if a power cut has cut off another writer's entry, or left
-    zeros. Splits only at LF, because JSON does not escape other line ends of Unicode."""
+    """Yields the action on each line. Raises ValueError if a power cut has truncated another writer's entry or left
+    zeros in it. Splits only at LF, because JSON does not escape other line ends of Unicode."""
     if not content:
         raise ValueError("it is empty")
     for line in content.split(b"\n"):

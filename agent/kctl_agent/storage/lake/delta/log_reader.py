@@ -1,9 +1,9 @@
-"""Reads the newest version of a table's log: only newer entries if it is the log read before, otherwise all of it.
+"""Reads the newest version of a table's log. If the log was read before, reads only the newer entries.
 
-A process may be frozen between any two steps, while others clean up the log or replace the table. delta-rs and Spark
-write the pointer to a checkpoint (`_last_checkpoint`) before they remove entries below that checkpoint. So while the
-pointer is unchanged, no unread entry was removed. Delta's writer for Spark may overwrite an entry that another process
-writes between its check and its rename; the stamps of the newest entries show this.
+A process may be frozen between any two steps, while others clean up the log or replace the table. Before delta-rs and
+Spark remove entries below a checkpoint, they write the pointer to it (`_last_checkpoint`). So while the pointer is
+unchanged, no unread entry was removed. Delta's writer for Spark checks that an entry is missing, then renames its file.
+It may overwrite an entry that another process writes in between. The stamps of the newest entries show this.
 """
 
 from collections.abc import Iterable
@@ -47,8 +47,8 @@ class DeltaLogReader:
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Returns the newest version, synced before any decision depends on it. Raises NoTable, LogUnreadable, OSError;
-        StorageUnusable if another writer has overwritten an entry; the next call starts again."""
+        """Syncs and returns the newest version. Raises NoTable, LogUnreadable, OSError, and StorageUnusable if another
+        writer has overwritten an entry. After an error, the next call reads the whole log again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:
@@ -60,8 +60,8 @@ class DeltaLogReader:
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
         """Reads newer entries into `state`. Returns False if this is another log, or if a clean-up may have removed
-        unread entries, one of which a frozen process may have written again. `is_upon`: this process has just written
-        an entry after `state`. Raises StorageUnusable if an entry was overwritten."""
+        unread entries (a frozen process may have written one again). If `is_upon`, this process has just written an
+        entry after `state`. Raises StorageUnusable if an entry was overwritten."""
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False
@@ -126,8 +126,8 @@ class DeltaLogReader:
         raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
 
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
-        """Whether an entry that we have written is certainly not part of the log, because it lies below a checkpoint
-        written earlier or above a gap. One written later may include it."""
+        """Whether an entry that kctl has written is certainly not part of the log. Such an entry is above a gap, or
+        below a checkpoint that is older than the entry. A newer checkpoint may include it."""
         if log.checkpoint < version:
             return log.checkpoint < version - 1 and version - 1 not in log.versions
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])
@@ -138,6 +138,6 @@ class DeltaLogReader:
         return None if found is None else found.stamp
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Syncs checkpoints and other writers' log entries, because their writers do not sync them. If a power cut
-        damaged the newest one, the whole table would be unreadable."""
+        """Syncs checkpoints and other writers' log entries, because their writers do not sync. If a power cut damaged
+        the newest file, the whole table would be unreadable."""
         self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

@@ -1,7 +1,7 @@
 """Stored offsets as `txn` actions of a Delta table's log. Pure.
 
-An action has a name and a 64-bit number and survives checkpoints of the log. If two commits on one snapshot use the
-same name, the table accepts only one. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its
+An action has a name and a 64-bit number, and survives checkpoints of the log. If two commits on one version use one
+name, the table accepts only the first. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its
 next offset, which is part of every commit. Longer names are `…/version`, `…/topic-id-high` and `…/topic-id-low`. The
 number of `…/claim` changes each time a batch is about to store dead letters of the partition.
 """
@@ -25,7 +25,7 @@ def claim_id(owner: Binding, tp: TopicPartition) -> str:
 
 
 def owner_of(name: str) -> tuple[Binding, TopicPartition] | None:
-    """Returns owner and partition of a name that `app_id` made; None for other names."""
+    """Returns the owner and partition of a name that `app_id` made, or None for other names."""
     prefix, *parts = name.split("/")
     if prefix != "kctl" or len(parts) != 4 or not parts[3].isdecimal():
         return None
@@ -42,7 +42,7 @@ def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPart
 
 
 def transactions(owner: Binding, before: StoredOffset | None, after: StoredOffset) -> dict[str, int]:
-    """Returns the numbers that move a stored offset. They include the next offset, which fences the commit."""
+    """Returns the numbers that move a stored offset. They include the next offset, so concurrent commits conflict."""
     name = app_id(owner, after.tp)
     written = {name: after.next}
     if before is None or before.version != after.version:

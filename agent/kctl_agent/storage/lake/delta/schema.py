@@ -1,8 +1,8 @@
-"""The columns and features of a table: whether kctl can write a batch into it, and how the batch's columns are fitted.
+"""Checks a table's columns and features, and fits a batch's columns to the table.
 
-With `storage.merge_schema` new columns are added, null in existing rows. Otherwise new columns of decoded values are
-left out, and those of a transform are rejected. Numbers are widened to the table's type. Other changes of a type are
-rejected, and a field inside a struct is never added.
+With `storage.merge_schema`, new columns are added, and are null in existing rows. Without it, new columns of decoded
+values are left out, and new columns of a transform are rejected. Numbers and dates are widened to the table's type.
+Other changes of a type are rejected. A field inside a struct is never added.
 """
 
 import json
@@ -28,7 +28,7 @@ WIDER = {("integer", "long"), ("float", "double"), ("date", "timestamp_ntz")}
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the `wanted` columns that are not in `there`; ignores the case of names."""
+    """Returns the `wanted` columns that are not in `there`, and ignores the case of names."""
     names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 
@@ -51,8 +51,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """Returns the first type within `type_` that a table cannot have, or None. delta-rs accepts some types, such as
-    intervals, that other engines cannot read."""
+    """Returns the first type within `type_` that a table cannot have, or None. delta-rs accepts some types that other
+    engines cannot read, such as intervals."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -76,7 +76,7 @@ def inner(type_: Any) -> list[Mapping[str, Any]]:
 def fitted(
     there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]], *, may_add: bool
 ) -> tuple[list[dict[str, Any]], list[str]]:
-    """Returns the columns to write (fields of Spark's JSON, all nullable), and the names of those left out.
+    """Returns the columns to write (fields of Spark's JSON, all nullable), and the names of the omitted columns.
 
     New columns are kept if `may_add`. New fields of structs are always left out. Raises TableRefused.
     """
@@ -211,7 +211,7 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """Returns the first column, or part of one, that must not be null in the table but may be in the batch."""
+    """Returns the first column, or part of one, that may be null in the batch but not in the table."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)

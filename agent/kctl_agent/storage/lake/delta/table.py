@@ -1,5 +1,5 @@
-"""Opens, checks and changes a Delta table. kctl writes the commit of a batch or a compaction itself; delta-rs does what
-needs the list of files (queries, vacuum)."""
+"""Opens, checks and changes a Delta table. kctl itself writes the commits of batches and compactions. delta-rs does
+what needs the list of files, such as queries and vacuum."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ COMPACTIONS = "kctl/compactions"
 
 
 class Overtaken(StorageUnusable, code="compaction_overtaken"):
-    """Another writer changed the files, columns or table of a compaction; the rest was not compacted."""
+    """Another writer changed the files, columns or table of a compaction. The remaining files were not compacted."""
 
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table before its files were listed, and the files removed since. Before a commit kctl compares this with the
-    log, because delta-rs accepts two compactions of the same files, which would duplicate each row."""
+    """The table before its files were listed, and the files removed since. Before a commit, kctl compares this state
+    with the log, because two compactions of one file would duplicate its rows."""
 
     version: int
     committed_at: float | None
@@ -129,8 +129,8 @@ class LakeTable:
             )
 
     def fit(self, schema: str, partition_by: Sequence[str], *, merge_schema: bool = False) -> None:
-        """Creates the table for this schema (Spark's JSON), checks it or adds columns. Raises TableRefused,
-        StorageUnusable."""
+        """Creates the table for this schema (Spark's JSON), or checks the existing table. With `merge_schema`, adds new
+        columns. Raises TableRefused, StorageUnusable."""
         wanted = json.loads(schema)["fields"]
         check_columns(wanted, partition_by)
         if not self.exists():
@@ -164,9 +164,9 @@ class LakeTable:
     ) -> None:
         """Adds `files` and sets the numbers of `transactions` in one commit.
 
-        `check` receives the state before the commit, and raises if the commit must not follow it; no other commit comes
-        in between. Raises TableRefused if others have changed the table so that the files no longer fit;
-        StorageUnusable if the result is unknown, or the table's id is no longer `id_`.
+        `check` receives the state that directly precedes the commit. It raises an error to prevent the commit. Raises
+        TableRefused if others have changed the table so that the files no longer fit. Raises StorageUnusable if the
+        result is unknown, or if the table's id is no longer `id_`.
         """
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -187,9 +187,9 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Calls `decided` and commits the actions that it returns; does both again if another writer comes first.
-        Returns the new version. The caller holds the lock. Raises StorageUnusable; after an OSError only the log shows
-        the result."""
+        """Commits the actions that `decided` returns, and returns the new version. If another writer comes first, calls
+        `decided` again. The caller holds the lock. Raises StorageUnusable. After an OSError, only the log shows the
+        result."""
         given_up_at = time.monotonic() + COMMIT_SECONDS
         while True:
             state = self._log.newest()
@@ -210,8 +210,8 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files, or without `added` removes them with their rows; returns the new version. Raises TableRefused
-        or Overtaken, and changes nothing; after another StorageUnusable only the log shows the result."""
+        """Replaces files, or without `added` removes them with their rows, and returns the new version. TableRefused
+        and Overtaken mean that the table is unchanged. After another StorageUnusable, only the log shows the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -225,8 +225,8 @@ class LakeTable:
         return version
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Runs an UPDATE or DELETE of delta-rs, and repeats it if another writer comes first; returns the number of
-        rows. Raises StorageUnusable, TableRefused."""
+        """Runs an UPDATE or DELETE of delta-rs, and returns the number of rows. Retries if another writer comes first.
+        Raises StorageUnusable, TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
@@ -246,7 +246,7 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """Whether the table exists. Lists the log itself: delta-rs would hold the GIL while a store does not answer."""
+        """Whether the table exists. Does not use delta-rs, which holds the GIL while a store does not answer."""
         with self.errors():
             if self._log.is_there():
                 return True

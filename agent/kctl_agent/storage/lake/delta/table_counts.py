@@ -1,4 +1,4 @@
-"""Counts files, bytes and rows of a table from its log, part by part, because delta-rs' list of files is too large."""
+"""Counts a table's files, bytes and rows. Reads its log part by part, because delta-rs' list of files is too large."""
 
 import json
 import re
@@ -121,7 +121,7 @@ def _rows(stats: str | None, deleted: Mapping[str, Any] | None) -> int | None:
 
 
 class TableCounter:
-    """Counts a table, at most once in `COUNT_SECONDS`; in a separate thread if it is in an object store."""
+    """Counts a table, at most once in `COUNT_SECONDS`. A table in an object store is counted in a separate thread."""
 
     def __init__(self, lake: LakeTable, target_file_bytes: int) -> None:
         self._lake = lake
@@ -162,8 +162,8 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Returns the last count plus the newer entries; None if these removed files or changed statistics, or the log
-        is another."""
+        """Adds the newer entries to the last count. Returns None if an entry removed files or changed statistics, or if
+        the log was replaced."""
         last = self._last
         if (
             last is None

@@ -1,4 +1,4 @@
-"""Where a table's files are: one contract (`base`), one file per kind."""
+"""The places of a table's files: one contract (`base`), and one module per kind of place."""
 
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, at_once
 from kctl_agent.storage.lake.folder.local import LocalFolder

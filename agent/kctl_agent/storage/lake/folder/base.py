@@ -1,5 +1,5 @@
-"""The folder of a table. kctl uses it for plans, footers and leftovers of batches; delta-rs and Spark open it
-themselves. File names are relative to it, with `/`, and unescaped, unlike in the log."""
+"""The folder of a table. kctl uses it for plans, footers and leftovers of batches. delta-rs and Spark open it
+themselves. File names are relative to the folder, with `/`. Unlike in the log, they are not escaped."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ def check_size(name: str, size: int, most_bytes: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """A file in a folder. `modified` is by the clock of the file system or store; `stamp` changes with each write."""
+    """A file in a folder. `modified` is by the clock of the file system or store. `stamp` changes with each write."""
 
     name: str
     size: int
@@ -82,7 +82,7 @@ class Folder(ABC):
 
     @abstractmethod
     def names(self, after: str = "") -> list[str]:
-        """Returns names of files directly in this folder that sort after `after`; empty without a folder."""
+        """Returns names of files directly in this folder that sort after `after`. A missing folder has no names."""
 
     @abstractmethod
     def open(self, name: str) -> BinaryIO: ...
@@ -106,12 +106,12 @@ class Folder(ABC):
     def find(self, name: str) -> FolderFile | None: ...
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Returns the stamps of those files that exist. All names are in one folder."""
+        """Returns the stamps of the files that exist. All `names` are in one folder."""
         return {file.name: file.stamp for file in map(self.find, names) if file is not None}
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """Yields all files, also in subfolders; none without a folder. An object store omits empty files."""
+        """Yields all files, also in subfolders. A missing folder has no files. An object store omits empty files."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
@@ -119,7 +119,7 @@ class Folder(ABC):
 
     @abstractmethod
     def remove_all(self) -> None:
-        """Removes the folder and ignores errors, because the plan reveals leftovers later."""
+        """Removes the folder and ignores errors, because a batch's plan shows leftovers later."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str: ...

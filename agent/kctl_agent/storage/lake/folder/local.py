@@ -207,7 +207,7 @@ def _sync(path: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """Ignores that a folder is missing, but not that it cannot be listed: then it may contain files."""
+    """Ignores only a missing folder, because a folder that cannot be listed may contain files."""
     if not isinstance(error, FileNotFoundError):
         raise error
 

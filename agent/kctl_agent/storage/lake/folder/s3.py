@@ -1,5 +1,5 @@
-"""A prefix of a bucket, on S3 or a compatible server. The server must reject the second `PUT` with `If-None-Match: *`,
-even if two come at once; `check` finds servers that do not."""
+"""A prefix of a bucket, on S3 or a compatible server. If several `PUT` requests have `If-None-Match: *`, the server
+must accept only one of them, even if they are concurrent. `check` finds servers that accept more."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        """Checks that of eight creations at once only one succeeds. Some stores (S3Proxy 3.1, S3Mock 5.0) reject the
+        """Checks that only one of eight concurrent creations succeeds. Some stores (S3Proxy 3.1, S3Mock 5.0) reject the
         second of two sequential writers, but accept several concurrent ones."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # differ, to recognize ours after a lost reply
@@ -146,9 +146,9 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Creates an object. Returns True also if an existing object has the same content, because a request repeated
-        after a lost reply may find its own object. Tries up to `CREATES` times if the store rejects the request
-        although no object exists, as after a conflict (409) that no writer won."""
+        """Creates an object. Also returns True if an existing object has equal content, because a request repeated
+        after a lost reply may find its own object. If the store rejects the request although there is no object, tries
+        up to `CREATES` times. A conflict (409) that no writer won has this effect."""
         for _ in range(CREATES):
             if self._created(self._key(name), content):
                 return True

@@ -1,1 +1,1 @@
-"""Compaction of a table's files, and removal of those that are no longer needed."""
+"""Compaction of a table's files, and removal of files that are no longer needed."""

@@ -1,8 +1,8 @@
 """Compaction: puts the rows of many small files into few large ones, in separate commits.
 
-A concurrent commit of a batch does not conflict. After an UPDATE, DELETE, MERGE or OPTIMIZE of the same files the
-compaction has no effect. kctl does not use delta-rs, which writes statistics that hide rows (`merge_files`), treats a
-commit as successful although another OPTIMIZE came first, and does not sync.
+A concurrent commit of a batch does not conflict. If an UPDATE, DELETE, MERGE or OPTIMIZE has changed the files, the
+compaction has no effect. kctl does not use the compaction of delta-rs, whose statistics hide rows (`merge_files`).
+delta-rs also reports success although another OPTIMIZE came first, and does not sync.
 """
 
 import uuid
@@ -59,10 +59,10 @@ class Compaction:
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Groups small files by partition; returns no group if no partition has `least` of them.
+        """Groups small files by partition. Returns no group if no partition has `least` of them.
 
-        Leaves out a partition's largest file if the smaller ones together have less than `share` times its size, then
-        checks the next largest. A share of 1 keeps rows from being compacted again and again.
+        If a partition's smaller files together have less than `share` times the size of its largest file, leaves out
+        the largest file. Repeats this with the next largest. A share of 1 prevents repeated compaction of rows.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
@@ -75,7 +75,7 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Returns files of writers that leave NaN out of footers, such as delta-rs, each as its own group."""
+        """Returns files of writers that leave NaN out of footers, such as delta-rs. Each file is its own group."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -83,7 +83,7 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Compacts and commits group by group; calls `progress` with each new version. Once this has started, no
+        """Compacts and commits group by group, and calls `progress` with each new version. Once `run` has started, no
         compaction that began before can commit. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
@@ -148,10 +148,10 @@ def _discard(table: Folder, made: Folder) -> None:
 
 
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
-    """Merges files with pyarrow; returns no file if they have no row. `columns` exclude the table's partition columns.
+    """Merges files with pyarrow. Returns no file if they have no rows. `columns` exclude the table's partition columns.
 
-    Spark orders NaN above all numbers; other writers leave NaN out of statistics. So a column that may have NaN gets
-    none, and the footer hides no rows.
+    Spark orders NaN above all numbers, but other writers leave NaN out of statistics. So kctl writes no statistics for
+    a column that may have NaN, because such statistics could hide rows.
     """
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()

@@ -1,4 +1,4 @@
-"""Removes files that no version within the retention needs, because they were replaced or never committed."""
+"""Removes files that were replaced or never committed, if no version within the retention needs them."""
 
 import time
 from collections.abc import Collection, Iterable
@@ -17,12 +17,12 @@ COMMIT_SECONDS = 86_400.0
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
-    """Returns files that are in no version of the last `hours` (None: the table's configuration, by default 7 days) and
-    in no running batch. Raises StorageUnusable.
+    """Returns files that are in no version of the last `hours` and in no running batch. If `hours` is None, the table's
+    configuration applies, by default 7 days. Raises StorageUnusable.
 
     A running batch, even of a process frozen for long, has a plan from before its first file to after its commit. Files
-    of other writers are protected only by their age. Files are listed first, then plans, then the table; in another
-    order a batch that ends in between would lose its files.
+    of other writers are protected only by their age. Files are listed first, then plans, and then the table. In another
+    order, a batch that ends in between would lose its files.
     """
     plans.sweep(lake)
     with lake.latest() as table:
@@ -50,6 +50,6 @@ def _is_left(file: FolderFile, listed: Collection[str], oldest: float) -> bool:
 
 
 def remove(lake: LakeTable, files: Iterable[FolderFile]) -> int:
-    """Removes files, and folders that become empty; returns the number of files. Raises StorageUnusable."""
+    """Removes files, and folders that become empty. Returns the number of files. Raises StorageUnusable."""
     with lake.errors():
         return lake.folder.remove(file.name for file in files)
