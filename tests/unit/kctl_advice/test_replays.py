@@ -85,21 +85,6 @@ def test_what_more_processes_cannot_meet_is_named_after_at_most_one_rise(name: s
     assert len(rises) <= 1
 
 
-def test_a_restart_and_unknown_ends_change_nothing() -> None:
-    for name in ("restart", "unknown ends"):
-        assert changes(slots(BY_NAME[name])) == []
-    unknown = [slot for slot in slots(BY_NAME["unknown ends"]) if 7210 <= slot.at < 9000]
-    assert {slot.advice.answer for slot in unknown if slot.advice is not None} == {Answer.UNKNOWN}
-
-
-def test_a_day_follows_the_curve() -> None:
-    found = slots(BY_NAME["daily curve"])
-    at_noon, at_night = found[round(12 * HOUR / SLOT_SECONDS)], found[-1]
-
-    assert at_noon.workers >= 9
-    assert at_night.workers <= 3
-
-
 seeds = st.integers(0, 1000)
 assignors = st.sampled_from(["range", "roundrobin", "sticky", "cooperative-sticky"])
 

@@ -299,10 +299,7 @@ TABLE = f'{LAKE}uri = "file:///srv/t"\n'
         (f"{TABLE}region = 'eu'", "storage.region is set and"),
         (f"{TABLE}credentials_file = 'k'", "storage.credentials_file is set and"),
         (f"{TABLE}partition_by = ['topic', 'key', 'topic']", "storage.partition_by names topic twice: leave one out"),
-        (
-            f"{TABLE}partition_by = ['country']",
-            "country, but without workers.transform the columns are",
-        ),
+        (f"{TABLE}partition_by = ['country']", "country, but without workers.transform the columns are"),
         (f"{DIRECTLY}{SINKER}", 'storage.mode is "directly" and sinkers.count is 1'),
         (f'{DIRECTLY}[sinkers]\nhandler = "m:f"\n{CLUSTER}', "executors on other machines cannot write"),
         ('[sinkers]\nhandler = "m.f"', "sinkers.handler"),

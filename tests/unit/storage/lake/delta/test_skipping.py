@@ -29,18 +29,7 @@ from kctl_agent.storage.lake.delta.log import actions, write_entry
 from kctl_agent.storage.lake.delta.table import LakeTable
 from kctl_agent.storage.lake.folder import LocalFolder
 from kctl_agent.storage.lake.maintenance.compaction import Compaction
-from tests.skipping import (
-    HIDDEN,
-    HIDING,
-    PLACES,
-    Predicate,
-    Rows,
-    has_bounds,
-    predicates,
-    rows_of,
-    stored,
-    stored_rows,
-)
+from tests.skipping import HIDDEN, HIDING, PLACES, Predicate, Rows, has_bounds, predicates, rows_of, stored, stored_rows
 from tests.table_conformance import compact
 
 

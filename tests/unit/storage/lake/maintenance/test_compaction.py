@@ -373,22 +373,6 @@ def test_each_partition_is_compacted_whatever_its_folder_is_called(path: Path) -
 
 
 @pytest.mark.shows("vacuum keeps seven days, and files of a batch whose process is frozen")
-def test_vacuum_keeps_seven_days_and_then_removes_files_and_folders(storage: LakeStorage, path: Path) -> None:
-    replaced = files(path)
-    compact(storage.table, 128 * MIB)
-    assert paths(storage) == []
-
-    found = unused(storage.table, 0)
-    removed = remove(storage.table, found)
-
-    assert {file.name for file in found} == replaced
-    assert all(file.size > 0 for file in found)
-    assert removed == 4
-    assert {file.split("/")[0] for file in files(path)} == {folder.name for folder in path.glob("kctl-*")}
-    assert offsets(Path(opened(path).folder.uri)) == list(range(40))
-    assert at(opened(path)) == StoredOffset(*TP, TOPIC_ID, 40, 1)
-
-
 def test_vacuum_never_removes_files_of_a_batch_in_flight_however_old(storage: LakeStorage, path: Path) -> None:
     frozen = begun(opened(path), 40, 50)
     for file in Path(frozen.folder.uri).iterdir():
