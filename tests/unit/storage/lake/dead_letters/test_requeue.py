@@ -22,7 +22,6 @@ from kctl_agent.storage.lake.dead_letters.requeue import (
     PutBack,
     RequeueBatch,
     Requeues,
-    RequeueState,
     RequeueTaken,
 )
 from kctl_agent.storage.lake.dead_letters.table import DeadLetterTable
@@ -289,19 +288,6 @@ def test_a_request_is_cancelled_until_a_worker_has_put_it_back(table: DeadLetter
     assert command.requeue_dead() == 4
     assert put_back(table) == PutBack(4, 4, 0)
     assert (dead(table), offsets(path)) == ([], DEAD)
-
-
-def test_another_process_may_finish_a_cancellation(table: DeadLetterTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    finish = Requeues._finish
-
-    def overtaken(requeues: Requeues, state: RequeueState) -> None:
-        finish(requeues, state)
-        finish(requeues, state)
-
-    monkeypatch.setattr(Requeues, "_finish", overtaken)
-
-    assert (table.requeue_dead(), table.cancel_requeued()) == (5, 5)
-    assert dead(table) == DEAD
 
 
 @pytest.mark.parametrize(
