@@ -272,8 +272,7 @@ def test_a_lost_seeker_begins_no_query(turning: Callable[..., Turning], monkeypa
     worker.loop.turn()
 
     outcome = worker.inbox.outcome("7")
-    assert outcome is not None
-    assert outcome.state == "failed"
+    assert (outcome and outcome.state) == "failed"
     assert (begun, worker.events()) == ([], ["lost"])
 
 
