@@ -281,11 +281,3 @@ def test_an_unknown_lag_is_named_and_brokers_that_never_answered_are_a_gap() -> 
     assert [gap.code for gap in gaps("kafka_lag", NEVER)] == ["stale"]
     [gap] = gaps("kafka_lag", replace(FRESH, missing_topics=("orders",)))
     assert (gap.code, gap.message) == ("unknown", "the lag of orders is not known: the topic does not exist")
-
-
-@pytest.mark.parametrize("rpc", ["member_leader", "metadata_brokers", "metadata_topics"])
-def test_metadata_are_as_old_as_the_last_answer_of_a_broker(rpc: str) -> None:
-    assert gaps(rpc, FRESH) == ()
-    assert "13 s old" in gaps(rpc, SILENT)[0].message
-    assert gaps(rpc, NEVER)[0].message == "no broker has answered the master yet"
-    assert [gaps(each, NEVER) for each in ("block_size", "ping", "workers", "describe")] == [()] * 4

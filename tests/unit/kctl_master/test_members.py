@@ -106,7 +106,8 @@ async def test_the_master_answers_in_time(service: MasterService, agent: Callabl
     agent("worker-0", kafka_lag=ROWS)
     agent("worker-1", kafka_lag=Stalls())
 
-    reply = await asyncio.wait_for(service.answer(request("kafka_lag", "getKafkaLag", deadline_ms=500)), 1)
+    async with asyncio.timeout(1):
+        reply = await service.answer(request("kafka_lag", "getKafkaLag", deadline_ms=500))
 
     assert reply["answered"] == ["worker-0"]
     assert [(failed["from"], failed["code"]) for failed in reply["failed"]] == [("worker-1", "timeout")]
