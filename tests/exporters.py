@@ -31,6 +31,9 @@ class Samples:
         assert len(dict(found)) == len(found), f"more than one sample of {name} by {labels}"
         return dict(found)
 
+    def lag(self, group: str, **only: str) -> dict[tuple[str, ...], float]:
+        return self.of("kctl_consumer_lag", "topic", "partition", group=group, **only)
+
     def all(self) -> dict[tuple[str, frozenset[tuple[str, str]]], float]:
         return {(sample.name, frozenset(sample.labels.items())): sample.value for sample in self._samples}
 

@@ -3,7 +3,6 @@ table; aborted transactions are left out."""
 
 import json
 import subprocess
-import sys
 import urllib.request
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -102,14 +101,7 @@ def by_kctl(fleet: Fleet, codec: str) -> list[Sent]:
     lines = [line.encode() for line in LINES] + [bytes(range(128, 256))]
     file = fleet.directory / "lines"
     file.write_bytes(b"".join(line + b"\n" for line in lines))
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "kctl", "kafka", "produce", "--config", str(fleet.config)),
-            *("-t", fleet.topic, "-p", "0", "--file", str(file), "--codec", codec),
-        ],
-        check=True,
-        capture_output=True,
-    )
+    fleet.kctl("kafka", "produce", "-t", fleet.topic, "-p", "0", "--file", str(file), "--codec", codec)
     return [Sent(None, line) for line in lines]
 
 

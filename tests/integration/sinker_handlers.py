@@ -36,17 +36,13 @@ def takes_a_millisecond_each(messages: list[Message]) -> list[bool]:
     return [True] * len(messages)
 
 
-async def counts_later(messages: list[Message]) -> list[bool]:
-    return counts(messages)
-
-
 class Opened:
     """Notes opening and closing as offsets -1 and -2."""
 
     async def open(self) -> None:
         note([Message("", 0, -1, None, None, 0)])
 
-    def handle(self, messages: list[Message]) -> list[bool]:
+    async def handle(self, messages: list[Message]) -> list[bool]:
         return counts(messages)
 
     def close(self) -> None:

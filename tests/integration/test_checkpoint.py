@@ -9,12 +9,11 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from kafka import KafkaProducer
 
 from kctl.kafka.admin import delete_group
 from kctl.kafka.client.access import plain
@@ -47,12 +46,7 @@ class Job:
         self.produce(counts, at_ms)
 
     def produce(self, counts: dict[int, int], at_ms: int | None = None, topic: str = "") -> None:
-        with closing(KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers)) as producer:
-            for partition, count in counts.items():
-                for number in range(count):
-                    at = (at_ms or self.began_at - 60_000) + number
-                    producer.send(topic or self.topic, b"%d" % number, partition=partition, timestamp_ms=at)
-            producer.flush()
+        topics.produce(self.broker.bootstrap_servers, topic or self.topic, counts, at_ms or self.began_at - 60_000)
 
     def recreate(self, counts: dict[int, int]) -> None:
         topics.delete_topic(self.broker.bootstrap_servers, self.topic)

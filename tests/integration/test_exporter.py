@@ -36,10 +36,6 @@ def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> I
         yield running
 
 
-def lag(samples: Samples, group: str) -> dict[tuple[str, ...], float]:
-    return samples.of("kctl_consumer_lag", "topic", "partition", group=group)
-
-
 @pytest.mark.shows("an open transaction is lag, except for groups in `exporter.read_committed`")
 def test_an_open_transaction_is_no_lag_of_committed_records(broker: KafkaBroker, exporter: Exporter) -> None:
     topics.create_topic(broker.bootstrap_servers, "paid", 1)
@@ -86,9 +82,9 @@ def test_a_group_id_may_hold_quotes_backslashes_newlines_and_unicode(broker: Kaf
     for name in names:
         topics.commit(broker.bootstrap_servers, name, "orders", {3: 0})
 
-    eventually(lambda: all(lag(exporter.samples(), name) for name in names), what="all of them")
+    eventually(lambda: all(exporter.samples().lag(name) for name in names), what="all of them")
     for name in names:
-        assert lag(exporter.samples(), name).keys() == {("orders", "3")}, name
+        assert exporter.samples().lag(name).keys() == {("orders", "3")}, name
         assert exporter.samples().of("kctl_group_state", group=name, state="empty") == {(): 1}
 
 

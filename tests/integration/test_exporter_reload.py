@@ -67,7 +67,7 @@ class Scrapes(Meanwhile):
         self._group = group
 
     def turn(self) -> None:
-        assert group_is_on(self._exporter.samples(), self._group)
+        assert self._exporter.samples().lag(self._group, cluster="main")
 
 
 @contextmanager
@@ -76,10 +76,6 @@ def never_without(exporter: Exporter, group: str) -> Iterator[None]:
         yield
     assert scrapes.turns
     assert scrapes.wrong == []
-
-
-def group_is_on(samples: Samples, group: str) -> bool:
-    return bool(samples.of("kctl_consumer_lag", "topic", "partition", cluster="main", group=group))
 
 
 @pytest.mark.shows("SIGHUP changes clusters, filters and tokens without a gap in other series")
@@ -93,7 +89,7 @@ def test_clusters_and_filters_are_added_changed_and_removed_without_a_gap_for_wh
         line = reloaded.reload(("main", "other"), 'groups_except = ["throw-*"]\nwithout_partitions = ["pay*"]')
         assert "changed=main,other" in line
         eventually(lambda: "throw-away" not in reloaded.groups(), what="what is denied now is gone")
-        eventually(lambda: not group_is_on(exporter.samples(), "payments"), what="its partitions have no series")
+        eventually(lambda: not exporter.samples().lag("payments", cluster="main"), what="its partitions have no series")
         assert "payments" in reloaded.groups()
         assert "removed=other" in reloaded.reload(("main",))
         assert 'cluster="other"' not in exporter.samples().page

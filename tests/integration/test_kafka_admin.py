@@ -4,7 +4,6 @@ import json
 import os
 import pty
 import re
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from kctl.cli.entry import run
 from kctl.errors import KctlError
 from tests.command_lines import Kctl, Ran, run_process
 from tests.servers import kafka_tools, topics
-from tests.servers.kafka_broker import KafkaBroker, kafka_command
+from tests.servers.kafka_broker import KafkaBroker
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 
@@ -38,9 +37,7 @@ def at_terminal(broker: KafkaBroker) -> Kctl:
 
 
 def described(broker: KafkaBroker, topic: str) -> str:
-    words = ("--bootstrap-server", broker.bootstrap_servers, "--describe", "--topic", topic)
-    command = kafka_command("org.apache.kafka.tools.TopicCommand", *words)
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    return kafka_tools.run(broker.bootstrap_servers, "--describe", "--topic", topic, tool=kafka_tools.TOPICS)
 
 
 def audit_lines() -> list[dict[str, Any]]:

@@ -31,10 +31,7 @@ BASE = int(time.time()) * 1000 - 3_600_000
 @pytest.fixture(scope="module", autouse=True)
 def some_messages(broker: KafkaBroker) -> None:
     """`orders` has 10, 20, 30 and 0 messages; the group has committed 4 and 20."""
-    with closing(KafkaProducer(bootstrap_servers=broker.bootstrap_servers)) as producer:
-        for partition, count in ((0, 10), (1, 20), (2, 30)):
-            for number in range(count):
-                producer.send("orders", str(number).encode(), partition=partition, timestamp_ms=BASE + number)
+    topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 20, 2: 30}, BASE)
     topics.commit(broker.bootstrap_servers, GROUP, "orders", {0: 4, 1: 20})
 
 
@@ -42,11 +39,6 @@ def some_messages(broker: KafkaBroker) -> None:
 def reader(broker: KafkaBroker) -> Iterator[KafkaConsumer]:
     with member(broker.bootstrap_servers, "readers", "orders", client_id="reader") as consumer:
         yield consumer
-
-
-def tool(name: str, *arguments: str) -> str:
-    command = kafka_command(name, *arguments)
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
 
 
 @pytest.mark.shows("groups, members, lag, topics, offsets and resets match Kafka's own tools")
@@ -125,8 +117,8 @@ def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: Kafka
 def test_topics_and_offsets_are_those_of_kafkas_own_tools(broker: KafkaBroker, kctl: Kctl) -> None:
     servers = broker.bootstrap_servers
     topics.create_topic(servers, "kept", 2, {"retention.ms": "60000", "max.message.bytes": "2000"})
-    described = tool("org.apache.kafka.tools.TopicCommand", "--bootstrap-server", servers, "--describe")
-    latest = tool("org.apache.kafka.tools.GetOffsetShell", "--bootstrap-server", servers, "--topic", "orders")
+    described = kafka_tools.run(servers, "--describe", tool=kafka_tools.TOPICS)
+    latest = kafka_tools.run(servers, "--topic", "orders", tool=kafka_tools.OFFSETS)
 
     listed = {row["topic"]: row for row in kctl("topics", "-o", "json").rows}
     kept = kctl("topic", "kept", "-o", "json").document

@@ -66,10 +66,6 @@ def bench(broker: KafkaBroker, tmp_path: Path) -> Bench:
     return Bench(broker.bootstrap_servers, tmp_path)
 
 
-def lag(samples: Samples, group: str) -> dict[tuple[str, ...], float]:
-    return samples.of("kctl_consumer_lag", "topic", "partition", group=group)
-
-
 def group(exporter: Exporter, name: str) -> dict[str, Any]:
     status, body = exporter.get(f"/api/v1/groups/{name}")
     return json.loads(body) if status == 200 else {}
@@ -96,17 +92,17 @@ def test_a_checkpoint_is_a_group_with_its_querys_lag(bench: Bench) -> None:
 
     with bench.exporter(job) as exporter:
         expected = {("watched", "0"): 12, ("watched", "1"): 2}
-        eventually(lambda: lag(exporter.samples(), "report") == expected, 30, "its lag")
+        eventually(lambda: exporter.samples().lag("report") == expected, 30, "its lag")
         assert group(exporter, "report")["type"] == "checkpoint"
         assert "no members" in group(exporter, "report")["members_error"]
         for number, offset in ((3, 19), (4, 20), (5, 20)):
             batch(job, number, offset)
             expected = {("watched", "0"): 30 - offset, ("watched", "1"): 20 - offset}
-            eventually(lambda now=expected: lag(exporter.samples(), "report") == now, 30, "the batch counts")
+            eventually(lambda now=expected: exporter.samples().lag("report") == now, 30, "the batch counts")
 
         batch(job, 6, 30, is_committed=False)
         eventually(lambda: reason(exporter, "report", "batch has been running for"), 60)
-        assert lag(exporter.samples(), "report") == expected
+        assert exporter.samples().lag("report") == expected
         (job / "offsets" / "6").unlink()
         eventually(is_so(exporter, "report", status="stopped", lag=10), 60)
         assert "the query is stopped or slow" in group(exporter, "report")["reason"]

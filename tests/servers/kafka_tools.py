@@ -1,4 +1,4 @@
-"""Kafka's own tools for groups, from the locked jars, with parsed output to compare with kctl's.
+"""Kafka's own tools, from the locked jars, with parsed output to compare with kctl's.
 
 Each call starts a JVM (0.8 s on a quiet machine). The tool exits 0 even on failure, and prints the failure.
 """
@@ -15,6 +15,8 @@ from tests.servers.kafka_broker import kafka_command
 Kind = Literal["classic", "share", "streams"]
 _TIMEOUT_SECONDS = 60
 _CONSUMER = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+TOPICS, OFFSETS = "org.apache.kafka.tools.TopicCommand", "org.apache.kafka.tools.GetOffsetShell"
+"""Tools for topics and for the offsets of logs."""
 _TOOLS = {
     "share": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "streams": "org.apache.kafka.tools.streams.StreamsGroupCommand",
@@ -67,7 +69,7 @@ def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
     # Consumer and client ids may have spaces; a topic never does, and a host begins with a slash.
     row = _row_pattern(group, r"(\S+)\s+(\d+)\s+(\d+|-)\s+(\d+|-)\s+(\d+|-)\s+(.+?)\s+(/\S*|-)\s+.+")
     partitions = []
-    for line in _run(bootstrap_servers, "--group", group, "--describe", "--offsets").splitlines():
+    for line in run(bootstrap_servers, "--group", group, "--describe", "--offsets").splitlines():
         if match := row.fullmatch(line.rstrip()):
             topic, partition, *offsets, consumer_id, host = match.groups()
             current, end, lag = map(_number, offsets)
@@ -78,7 +80,7 @@ def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
 def describe_state(bootstrap_servers: str, group: str) -> GroupState:
     """State (`Stable`, `Empty`, `PreparingRebalance` …) and coordinator. Raises KctlError if the group does not
     exist."""
-    return _state(group, _run(bootstrap_servers, "--group", group, "--describe", "--state"))
+    return _state(group, run(bootstrap_servers, "--group", group, "--describe", "--state"))
 
 
 def _state(group: str, output: str) -> GroupState:
@@ -93,7 +95,7 @@ def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
     """Members with partitions, sorted by id; may be empty. Raises KctlError if the group does not exist."""
     row = _row_pattern(group, r"(.+?)\s+(/\S*)\s+(.+?)\s+(\d+)\s+(?:-|\d+)\s+(\S+)\s+(?:-|\d+)\s+\S+")
     members = []
-    for line in _run(bootstrap_servers, "--group", group, "--describe", "--members", "--verbose").splitlines():
+    for line in run(bootstrap_servers, "--group", group, "--describe", "--members", "--verbose").splitlines():
         if match := row.fullmatch(line.rstrip()):
             consumer_id, host, client_id, _, assignment = match.groups()
             members.append(GroupMember(consumer_id, host, client_id, _partitions(assignment)))
@@ -109,7 +111,7 @@ def describe_all(bootstrap_servers: str, kind: Kind, group: str) -> DescribedGro
     questions = ("--offsets", "--verbose"), ("--state",), ("--members",)
     with ThreadPoolExecutor(len(questions)) as pool:
         outputs = pool.map(
-            lambda words: _run(bootstrap_servers, "--group", group, "--describe", *words, tool=_TOOLS[kind]), questions
+            lambda words: run(bootstrap_servers, "--group", group, "--describe", *words, tool=_TOOLS[kind]), questions
         )
         offsets, state, members = outputs
     end = r"(?:(\d+|-)\s+)" if kind == "streams" else "()"
@@ -139,7 +141,7 @@ def _newer_partition(
 def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int) -> None:
     """Resets a topic's committed offsets to `"earliest"`, `"latest"` or an offset. The group must have no members."""
     target = ["--to-offset", str(to)] if isinstance(to, int) else [f"--to-{to}"]
-    _run(bootstrap_servers, "--group", group, "--reset-offsets", "--topic", topic, *target, "--execute")
+    run(bootstrap_servers, "--group", group, "--reset-offsets", "--topic", topic, *target, "--execute")
 
 
 def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]:
@@ -147,7 +149,8 @@ def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]
     return kafka_command(_CONSUMER, "--bootstrap-server", bootstrap_servers, *arguments)
 
 
-def _run(bootstrap_servers: str, *arguments: str, tool: str = _CONSUMER) -> str:
+def run(bootstrap_servers: str, *arguments: str, tool: str = _CONSUMER) -> str:
+    """What the tool prints. Raises KctlError with its reason if it has failed."""
     command = kafka_command(tool, "--bootstrap-server", bootstrap_servers, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     errors = [line for line in done.stdout.splitlines() if line.startswith("Error: ")]

@@ -75,12 +75,13 @@ def delete_records(bootstrap_servers: str, name: str, before: Mapping[int, int])
         admin.delete_records({TopicPartition(name, partition): offset for partition, offset in before.items()})
 
 
-def produce(bootstrap_servers: str, name: str, counts: Mapping[int, int]) -> None:
-    """Values are `0`, `1`, and so on, in each partition."""
+def produce(bootstrap_servers: str, name: str, counts: Mapping[int, int], at_ms: int | None = None) -> None:
+    """Values are `0`, `1`, and so on, in each partition; with `at_ms` timestamps begin there, a millisecond apart."""
     with closing(KafkaProducer(bootstrap_servers=bootstrap_servers)) as producer:
         for partition, count in counts.items():
             for number in range(count):
-                producer.send(name, str(number).encode(), partition=partition)
+                at = None if at_ms is None else at_ms + number
+                producer.send(name, str(number).encode(), partition=partition, timestamp_ms=at)
         producer.flush()
 
 
