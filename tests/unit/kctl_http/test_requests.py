@@ -177,10 +177,13 @@ async def test_with_18000_sockets_on_the_host_a_request_without_a_token_holds_th
     assert slowest[98] < 0.010
 
 
+@pytest.mark.shows("another user on loopback cannot read errors, operations or the page without a token")
 @needs_root
-async def test_another_user_of_the_host_reads_nothing_without_a_token_over_ipv6() -> None:
-    async with serving(source_of(snapshot()), OWN_USER, "::1") as server:
-        assert await status_for_nobody(httpx.URL(server.url), "/api/v1/lag") == "401"
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
+async def test_another_user_of_the_host_reads_nothing_without_a_token(host: str) -> None:
+    async with serving(source_of(snapshot()), OWN_USER, host) as server:
+        for path in ("/", "/api/v1/lag", "/api/v1/operations", "/api/v1/workers"):
+            assert await status_for_nobody(httpx.URL(server.url), path) == "401"
 
 
 VALUES = st.one_of(
