@@ -180,11 +180,15 @@ async def _outputs(folder: Path) -> dict[str, str]:
                 found["/metrics"] = (await client.get("/metrics")).text
             found["events"] = "".join([line async for line in _events(source)])
     steady = {name: _steady(_by_line(name, text), folder) for name, text in found.items()}
-    return steady | {"/metrics of a table": _page(full_snapshot()), "/metrics of groups": _page(CLUSTERS)}
+    for name, latest in ("a table", full_snapshot()), ("groups", CLUSTERS):
+        steady[f"/metrics of {name}"] = _page(latest, known="".join(steady.values()))
+    return steady
 
 
-def _page(latest: Exposed) -> str:
-    return Exposition(lambda: latest).render()[0].decode()
+def _page(latest: Exposed, known: str) -> str:
+    """A page of metrics without the HELP and TYPE lines that an earlier one has."""
+    lines = Exposition(lambda: latest).render()[0].decode().splitlines()
+    return "\n".join(line for line in lines if not line.startswith("# ") or line not in known)
 
 
 def _command_lines() -> Iterator[str]:
@@ -193,7 +197,7 @@ def _command_lines() -> Iterator[str]:
             yield f"rpc {command} -o {output}"
     yield from (
         "rpc workers -o wide",
-        "rpc workers -o yaml",
+        "rpc workers --worker worker-0 -o yaml",
         "rpc workers --worker worker-1",
         "rpc offset_checker --worker worker-0",
         "rpc offset_checker --worker worker-3",
@@ -217,8 +221,8 @@ async def _events(source: SnapshotSource) -> AsyncIterator[str]:
 
 
 def _by_line(name: str, text: str) -> str:
-    """A JSON document with a line for each field and list element; keeps the repeated long verdict only where it is the
-    question. Other text is unchanged."""
+    """A JSON document with a line for each field and each object of a list; keeps the repeated long verdict only where
+    it is the question. Other text is unchanged."""
     try:
         document, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
@@ -230,7 +234,7 @@ def _by_line(name: str, text: str) -> str:
 
 
 def _text(part: Any) -> str:
-    if isinstance(part, list) and part:
+    if isinstance(part, list) and any(isinstance(each, dict) for each in part):
         return "".join(f"\n  {_dumped(each)}" for each in part)
     return _dumped(part)
 
