@@ -48,8 +48,8 @@ FOLDER = Path(__file__).parent / "unit" / "recorded"
 OUTPUTS = FOLDER / "outputs.txt"
 _API = (
     *("status", "lag", "lag?history=1&status=stalled", "lag?live=1", "lag?live=1&worker=worker-0"),
-    *("lag?min_lag=90&limit=1", "storage", "storage?live=1", "members", "brokers", "brokers?live=1", "topics"),
-    *("topics?topic=payments", "workers", "workers?live=1&kind=sinker", "workers?limit=2", "workers?after=older"),
+    *("storage", "storage?live=1", "members", "brokers", "topics", "topics?topic=orders&limit=1&after=orders/0"),
+    *("workers", "workers?live=1&kind=sinker"),
 )
 _UNIX = re.compile(r"\b\d{10}(?:\.\d+)?\b")
 _ISO = re.compile(r"\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
