@@ -108,10 +108,6 @@ def _check(options: argparse.Namespace, env: Mapping[str, str]) -> None:
         sys.stderr.write("kctl: sinkers.count is 0, so the storage fills up: no process takes messages out of it\n")
 
 
-def _schema(_options: argparse.Namespace, _env: Mapping[str, str]) -> None:
-    echo(json_text(json_schema()))
-
-
 def _table_refusals(config: Config) -> Iterator[str]:
     # Only what kctl can check without writing and without the store.
     if not config.storage.kind.is_table:
@@ -170,7 +166,7 @@ configuration or its code cannot be used, 10 if no broker answers, 11 if a topic
             details="""\
 Editors use it to complete and check the file. For editors based on taplo, save it next to the file, and begin the file
 with `#:schema ./kctl.schema.json`.""",
-            run=_schema,
+            run=lambda *_: echo(json_text(json_schema())),
         ),
     ),
 )

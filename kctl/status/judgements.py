@@ -57,8 +57,8 @@ class Judgements:
         self.lag, self.stored = lag, stored
         self.status = np.zeros(size, np.int8)
         self._reason = np.zeros(size, np.int8)
-        self._seconds = np.zeros(size)
-        self._first, self._second = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        self.seconds = np.zeros(size)
+        self.first, self.second = np.zeros(size, np.int64), np.zeros(size, np.int64)
 
     def put(
         self,
@@ -71,7 +71,7 @@ class Judgements:
     ) -> None:
         self.status[rows] = NUMBERS[status] if isinstance(status, Status) else status
         self._reason[rows] = reason
-        for column, values in ((self._seconds, seconds), (self._first, first), (self._second, second)):
+        for column, values in ((self.seconds, seconds), (self.first, first), (self.second, second)):
             if values is not None:
                 column[rows] = values
 
@@ -84,11 +84,8 @@ class Judgements:
             case.lag = int(np.maximum(self.lag[others], 0).sum())
             case.stored = 0 if self.stored is None else int(np.maximum(self.stored[others], 0).sum())
             if reason in _SUMMED:
-                case.first, case.second = int(self._first[alike].sum()), int(self._second[alike].sum())
+                case.first, case.second = int(self.first[alike].sum()), int(self.second[alike].sum())
         return _TEXTS[reason](case)
-
-    def numbers(self, row: int) -> tuple[float, int, int]:
-        return float(self._seconds[row]), int(self._first[row]), int(self._second[row])
 
 
 class _Case:
@@ -96,8 +93,8 @@ class _Case:
         found = judgements
         self.owner, self.lag = owner, int(found.lag[row])
         self.stored = 0 if found.stored is None else int(found.stored[row])
-        self.seconds, self.first, self.second = found.numbers(row)
-        """Numbers whose meaning depends on the reason."""
+        # numbers whose meaning depends on the reason
+        self.seconds, self.first, self.second = float(found.seconds[row]), int(found.first[row]), int(found.second[row])
 
     @property
     def waiting(self) -> str:

@@ -126,7 +126,9 @@ class GatewayRequest:
     def poll(self) -> Gateway | str:
         try:
             if not self._is_accepted:
-                self._ask()
+                params = {"operation": self._operation, "name": self._name, **process_identity()._asdict()}
+                ask(self._path, "gateway", params, _ANSWER_SECONDS)
+                self._is_accepted = True
             outcome = ask(self._path, "operation", {"operation": self._operation}, _ANSWER_SECONDS)
         except CommandFailed as error:  # another engine than the one that was asked
             self._restart()
@@ -139,11 +141,6 @@ class GatewayRequest:
         if outcome["state"] == "failed":
             return str(outcome["text"])
         return Gateway(**outcome["result"])
-
-    def _ask(self) -> None:
-        params = {"operation": self._operation, "name": self._name, **process_identity()._asdict()}
-        ask(self._path, "gateway", params, _ANSWER_SECONDS)
-        self._is_accepted = True
 
     def _restart(self) -> None:
         self._operation, self._is_accepted = uuid.uuid4().hex, False

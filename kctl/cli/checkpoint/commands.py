@@ -1,7 +1,5 @@
 """The commands of `kctl checkpoint`. The function `show` in the module `show` runs the command `show`, and so on."""
 
-import argparse
-from collections.abc import Mapping
 from functools import partial
 
 from kctl.cli.command import Command, CommandGroup, Option
@@ -82,13 +80,12 @@ the message names it, 10 no broker answers, 24 the group has members, 25 the che
 cannot be used."""
 
 
-def _run(name: str, options: argparse.Namespace, env: Mapping[str, str]) -> int | None:
-    return run_function(f"kctl.cli.checkpoint.{name}", name, options, env)
-
-
 COMMAND = CommandGroup(
     "checkpoint",
     "Watch a Spark job that kctl does not run, by its checkpoint.",
-    tuple(each._replace(epilog=_EPILOG, run=partial(_run, each.name)) for each in COMMANDS.values()),
+    tuple(
+        each._replace(epilog=_EPILOG, run=partial(run_function, f"kctl.cli.checkpoint.{each.name}", each.name))
+        for each in COMMANDS.values()
+    ),
     _EPILOG,
 )

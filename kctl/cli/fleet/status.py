@@ -132,12 +132,7 @@ COMMAND = Command(
     (
         CONFIG,
         OUTPUT,
-        Option(
-            ("--fail-on",),
-            "exit 1 for this verdict or worse",
-            default="degraded",
-            choices=("degraded", "failing"),
-        ),
+        Option(("--fail-on",), "exit 1 for this verdict or worse", default="degraded", choices=("degraded", "failing")),
         *OF_HOSTS,
         Option(("--timeout",), "for each question", "seconds", "SECONDS", 5.0),
     ),

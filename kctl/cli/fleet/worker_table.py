@@ -59,10 +59,6 @@ def _since(row: WorkerRow) -> str | None:
     return duration(row.state_seconds if row.supervisor is None else row.supervisor.since_seconds)
 
 
-def _pid(row: WorkerRow) -> int | None:
-    return row.pid if row.supervisor is None else row.supervisor.pid
-
-
 def _causes(supervisor: WorkerStatus) -> str:
     # `2 signal, 1 memory`, or `0`. Not `signal 2`, which would read as SIGINT.
     return ", ".join(f"{count} {cause}" for cause, count in supervisor.restarts_by_cause.items() if count) or "0"
@@ -85,7 +81,7 @@ _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
     "state": (Column("state"), _of_supervisor(lambda supervisor: supervisor.state)),
     "doing": (Column("doing"), lambda row: row.state),
     "since": (Column("since", is_number=True), _since),
-    "pid": (Column("pid", is_number=True), _pid),
+    "pid": (Column("pid", is_number=True), lambda row: row.pid if row.supervisor is None else row.supervisor.pid),
     "restarts": (Column("restarts"), _of_supervisor(lambda supervisor: str(supervisor.restarts))),
     "causes": (Column("restarts"), _of_supervisor(_causes)),
     "next-try": (

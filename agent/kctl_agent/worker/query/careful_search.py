@@ -74,7 +74,7 @@ class CarefulSearch:
             if ranges := self._ranges(self.waiting.popleft(), ends):
                 return ranges
         good = {} if self._was_good else self._ranges(self._good(), ends)
-        is_due = now - self.good_at >= self._wait_seconds or _records(good) >= self._most
+        is_due = now - self.good_at >= self._wait_seconds or sum(end - at for at, end in good.values()) >= self._most
         self._was_good = bool(good) and is_due
         if not self._was_good:
             return self._failing(ends, now)
@@ -150,10 +150,6 @@ class CarefulSearch:
         _, tp = min(due)
         each = self.partitions[tp]
         return {tp: (each.position, min(ends[tp], each.position + each.alone))}
-
-
-def _records(ranges: Ranges) -> int:
-    return sum(end - start for start, end in ranges.values())
 
 
 def _divided(partitions: Collection[TopicPartition]) -> list[list[TopicPartition]]:

@@ -50,7 +50,8 @@ class RequeuePut:
         if batch is None:
             return None
         try:
-            self._refuse_full()
+            if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
+                raise StorageUnusable(why)
             # A new thread lacks the main thread's properties, such as the worker's share of an engine.
             spark.sparkContext.setLocalProperty("spark.scheduler.pool", self._worker)
             put = LakePut(self._storage, self._transform, self._name, self._typed)
@@ -66,10 +67,6 @@ class RequeuePut:
         if self._requeues is None or self._requeues.owner != owner:
             self._requeues = DeadLetterTable(self._storage, self._group).requeues
         return self._requeues
-
-    def _refuse_full(self) -> None:
-        if (why := why_full(replace(self._storage.stats(), dead=None))) is not None:
-            raise StorageUnusable(why)
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
         """Yields frames that together have all messages of the batch. Within a frame, no two messages have equal topic,
