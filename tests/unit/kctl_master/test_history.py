@@ -281,3 +281,9 @@ def test_an_unknown_lag_is_named_and_brokers_that_never_answered_are_a_gap() -> 
     assert [gap.code for gap in gaps("kafka_lag", NEVER)] == ["stale"]
     [gap] = gaps("kafka_lag", replace(FRESH, missing_topics=("orders",)))
     assert (gap.code, gap.message) == ("unknown", "the lag of orders is not known: the topic does not exist")
+
+
+def test_metadata_are_as_old_as_the_last_answer_of_a_broker() -> None:
+    assert gaps("metadata_topics", FRESH) == ()
+    assert "13 s old" in gaps("metadata_topics", SILENT)[0].message
+    assert gaps("metadata_topics", NEVER)[0].message == "no broker has answered the master yet"
