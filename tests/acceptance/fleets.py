@@ -102,20 +102,11 @@ class Fleet(DemoFleet):
         self.group = self.topic
         self.partitions = partitions
         self.sent: Counter[TopicPartition] = Counter()
-        self._more = more
         self._loads: list[Producer] = []
         if beside is None:
             topics.create_topic(broker.bootstrap_servers, self.topic, partitions, topic_configs)
-        self.set_up(workers)
-
-    def set_up(self, workers: int) -> None:
-        self.config.write_text(
-            TOML.format_map(
-                DEFAULTS
-                | {"topic": self.topic, "workers": workers, "bootstrap_servers": self.broker.bootstrap_servers}
-                | self._more
-            )
-        )
+        own = {"topic": self.topic, "workers": workers, "bootstrap_servers": broker.bootstrap_servers}
+        self.config.write_text(TOML.format_map(DEFAULTS | own | more))
 
     @property
     def storage(self) -> FileStorage:
@@ -192,10 +183,6 @@ class Fleet(DemoFleet):
         return len(committed) == self.partitions and all(
             committed[p] == self.sent[TopicPartition(self.topic, p)] for p in range(self.partitions)
         )
-
-    def missing(self) -> int:
-        committed = {p: row["current_offset"] or 0 for p, row in self.offsets().items()}
-        return sum(self.sent[TopicPartition(self.topic, p)] - committed.get(p, 0) for p in range(self.partitions))
 
     def send(self, count: int, value: bytes = b"x" * 100) -> None:
         """Spreads `count` messages over the partitions, and waits for the acknowledgements."""

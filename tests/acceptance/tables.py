@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import psutil
-import pyarrow as pa
 from deltalake import DeltaTable
 
 from tests.acceptance.delta_spark import DeltaSpark
@@ -82,7 +81,8 @@ def lake(table: Path, more: str = "") -> str:
 
 def places(table: Path | DeltaTable) -> Places:
     opened = table if isinstance(table, DeltaTable) else DeltaTable(table)
-    return _counted(opened.to_pyarrow_table(columns=["topic", "partition", "offset"]))
+    columns = opened.to_pyarrow_table(columns=["topic", "partition", "offset"]).to_pydict()
+    return Counter(zip(columns["topic"], columns["partition"], columns["offset"], strict=True))
 
 
 def places_by_statistics(delta: DeltaSpark, table: Path, ends: Mapping[int, int]) -> Places:
@@ -95,11 +95,6 @@ def places_by_statistics(delta: DeltaSpark, table: Path, ends: Mapping[int, int]
             query = f"select topic, partition, offset from delta.`{table}` where {condition}"
             found.update((topic, number, offset) for topic, number, offset in delta.sql(query).rows)
     return found
-
-
-def _counted(rows: pa.Table) -> Places:
-    columns = rows.to_pydict()
-    return Counter(zip(columns["topic"], columns["partition"], columns["offset"], strict=True))
 
 
 def sent(fleet: Fleet) -> Places:

@@ -119,6 +119,7 @@ def read_throughout(path: Path, seconds: float, count_by_another: Callable[[], i
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.shows("with a table that several fleets write, no row is lost or doubled")
 def test_a_table_whose_checkpoints_three_processes_write_is_read_throughout(short_dir: Path) -> None:
     read_throughout(path := short_dir / "orders", 5, lambda: table_of(path).count())
 

@@ -1,7 +1,5 @@
 """Each message of Kafka is one row of a Delta table, counted by delta-rs, under kills of any process."""
 
-import os
-import random
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +8,7 @@ from deltalake import DeltaTable
 from kafka import KafkaConsumer, TopicPartition
 
 from tests.acceptance.fleets import SETTLE_SECONDS, START_SECONDS, Fleet, MakeFleet
-from tests.acceptance.tables import Lake, StoredLake, lake, later, look_after, places, sent, shows_no_key
+from tests.acceptance.tables import StoredLake, lake, later, look_after, places, sent, shows_no_key
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 from tests.servers import topics
@@ -62,25 +60,6 @@ def test_a_full_batch_is_stored_at_once_and_what_is_left_waits(make_fleet: MakeF
 
     assert max(places(table).values()) == 1
     assert {len(list(batch.glob("*.parquet"))) for batch in table.glob("kctl-*")} == {1}, "of few records"
-
-
-@pytest.mark.shows("with a table that several fleets write, no row is lost or doubled")
-def test_two_fleets_fill_one_table_while_their_workers_are_killed(make_fleet: MakeFleet, short_dir: Path) -> None:
-    drawn = random.Random(int(os.environ.get("KCTL_TEST_SEED", "1")))
-    table = Lake(short_dir)
-    fleets = [make_fleet(partitions=2, workers=2, storage=table.settings()) for _ in range(2)]
-    for fleet in fleets:
-        fleet.start()
-    for fleet in fleets:
-        eventually(lambda: fleet.is_running("worker-0", "worker-1"), START_SECONDS, "it runs")  # noqa: B023
-    loads = [fleet.load(500) for fleet in fleets]
-    for number in range(6):
-        fleets[number % 2].kill_worker(f"worker-{drawn.randrange(2)}")
-    for fleet, load in zip(fleets, loads, strict=True):
-        fleet.finish(load)
-        eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
-
-    assert table.places() == sent(fleets[0]) + sent(fleets[1])
 
 
 COMPACTED = {
