@@ -51,9 +51,6 @@ class ObjectStoreServer:
     def folder(self, path: str = "orders", **more: Any) -> S3Folder:
         return S3Folder.of(self.settings(path, **more))
 
-    def store(self) -> ObjectStore:
-        return ObjectStore.of(self.settings())
-
     def credentials(self, secret: str | None = None) -> Path:
         file = self.directory / ("wrong_credentials" if secret else "credentials")
         keys = self.keys or _KEYS
@@ -148,7 +145,7 @@ class ObjectStoreServer:
 
     def _read_all(self) -> None:
         """After a restart it reports an error for some seconds, until it has found its volumes."""
-        store = self.store()
+        store = ObjectStore.of(self.settings())
         client = S3Store(BUCKET, config=store.options(), client_options=store.client_options())  # type: ignore[arg-type]
         for found in obstore.list(client):
             for each in found:

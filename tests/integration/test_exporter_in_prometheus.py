@@ -122,12 +122,6 @@ def groups_of(prometheus: Prometheus, expression: str) -> set[str]:
     return {each["metric"]["group"] for each in prometheus.query(expression)}
 
 
-def test_clusters_and_groups_can_be_chosen_on_every_dashboard(prometheus: Prometheus) -> None:
-    offered = prometheus.get("/api/v1/label/group/values", **{"match[]": 'kctl_group_status{cluster=~"main"}'})
-
-    assert set(offered["data"]) >= {"reading", "left", "left-small", "done"}
-
-
 @pytest.mark.shows("dashboards and alerts work for every group, even without a fleet")
 def test_every_panel_has_data_of_other_clients(exporter: Exporter, prometheus: Prometheus) -> None:
     """Panels may lack only metrics that workers, sinkers, storage or a fleet's master report."""

@@ -1,4 +1,4 @@
-"""The Redis storage alone: connections, rights, restarts, and the server's clock."""
+"""The Redis storage alone: connections, rights, restarts, and a server at its `maxmemory`."""
 
 import itertools
 import logging
@@ -7,26 +7,34 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from kctl.demo.kafka_broker import free_ports
 from kctl_agent.message import Message
 from kctl_agent.storage.base import StorageUnusable
-from kctl_agent.storage.chunk import Advance, Binding, StoredOffset
+from kctl_agent.storage.block import BinaryColumn
+from kctl_agent.storage.chunk import Advance, Binding, Chunk, StoredOffset
 from kctl_agent.storage.claim import Settled
+from kctl_agent.storage.limits import why_full
 from kctl_agent.storage.redis import RedisStorage, client
 from kctl_agent.storage.redis.client import _source
 from kctl_agent.storage.selection import Selection
 from tests.certificates import make_certificate
-from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, settle_dead, total
+from tests.conformance.given import TOPIC_ID, chunk, everything, fill, is_empty, offsets, put, settle_dead, total
 from tests.conftest import eventually
 from tests.integration.conftest import write_secret
+from tests.integration.sinker_handlers import ledger
+from tests.integration.sinkers import SinkerProcess, place, sinker, storage_settings
 from tests.meanwhile import Meanwhile
 from tests.proxies import CuttingProxy
 from tests.servers.redis_server import RedisServer, require_redis
+
+__all__ = ["place", "sinker"]
 
 LUA = Path(client.__file__).with_name("lua")
 DOCS = Path(__file__).parents[2] / "docs" / "storage.md"
@@ -306,3 +314,87 @@ def test_another_layout_is_rejected(server: RedisServer, storage: RedisStorage) 
 
     with pytest.raises(StorageUnusable, match="layout 9, but this release reads 6: name another"):
         storage.prepare()
+
+
+# ---- a Redis at `maxmemory` (noeviction), which rejects puts and can be drained without help
+
+
+PER_CHUNK = 100
+VALUE = 1000
+
+
+@pytest.fixture
+def small_server(start: Callable[..., RedisServer]) -> RedisServer:
+    return start("--maxmemory", "6mb", "--maxmemory-policy", "noeviction")
+
+
+@pytest.fixture
+def small(small_server: RedisServer) -> Iterator[RedisStorage]:
+    with closing(RedisStorage(small_server.url, "readers", block_messages=10)) as storage:
+        storage.prepare()
+        yield storage
+
+
+def large(start: int) -> Chunk:
+    whole = chunk(start, start + PER_CHUNK, topic_id="A")
+    values = BinaryColumn(np.full(PER_CHUNK, VALUE, np.int32), bytes(PER_CHUNK * VALUE))
+    return replace(whole, columns=replace(whole.columns, values=values))
+
+
+def filled(storage: RedisStorage) -> int:
+    """Puts until the storage rejects a message; returns how many it has stored."""
+    storage.init_offsets([StoredOffset("t", 0, "A", 0)])
+    with pytest.raises(StorageUnusable, match="maxmemory"):
+        put(storage, *map(large, range(0, 1_000_000, PER_CHUNK)))
+    stats = storage.stats()
+    assert storage.stored_offsets([("t", 0)])[("t", 0)].next == stats.pending > 0
+    return stats.pending
+
+
+def test_workers_have_to_wait_before_redis_refuses_what_they_put(small: RedisStorage) -> None:
+    assert why_full(small.stats()) is None
+    count = filled(small)
+
+    why = why_full(small.stats())
+
+    assert why is not None
+    assert re.fullmatch(r"the memory of unix:\S+ \(maxmemory\) has \S+ \S+ left, but 614.4 KiB should stay free", why)
+    assert [message.offset for message in everything(small)] == list(range(count))
+    assert why_full(small.stats()) is None
+    assert total(small) == (0, 0, 0, 0)
+
+
+def test_messages_of_a_full_redis_come_again_or_become_dead_letters(small: RedisStorage) -> None:
+    count = filled(small)
+    partly, wholly, dying, held = small.claim("a", 40, 60.0)
+
+    assert small.settle(partly, [False] + [True] * 9) == Settled(gone=9, again=1)
+    assert small.settle(wholly, [False] * 10) == Settled(again=10)
+    assert settle_dead(small, dying, "x" * 5000) == Settled(dead=10)
+    assert small.renew(held, 60.0)
+    assert small.release("a", count_try=True) == 10
+    small.dead_letter([Message("t", 1, 7, None, b"v", 0)], "no")
+
+    assert total(small) == (count - 30, 0, 11, 11)
+    assert sorted(message.offset for message in everything(small)) == [0, *range(10, 20), *range(30, count)]
+    assert sorted((each.block.partition, each.offset) for each in small.dead()) == [
+        *((0, offset) for offset in range(20, 30)),
+        (1, 7),
+    ]
+
+
+@pytest.mark.shows("sinkers drain a Redis at `maxmemory`; then puts continue")
+def test_sinkers_drain_a_full_redis_and_puts_go_on(
+    small: RedisStorage, small_server: RedisServer, sinker: Callable[..., SinkerProcess], place: Path
+) -> None:
+    count = filled(small)
+    settings = storage_settings(place, mode="redis", url=small_server.url, namespace="readers")
+
+    sinkers = [sinker("fails_once", name, storage=settings) for name in ("sinker-0", "sinker-1")]
+    eventually(lambda: is_empty(small), 60)
+
+    assert put(small, large(count))[0].stored == PER_CHUNK
+    eventually(lambda: is_empty(small), 60)
+    assert [one.leave() for one in sinkers] == [0, 0]
+    assert {offset for offset, _ in ledger()} == set(range(count + PER_CHUNK))
+    assert total(small) == (0, 0, 0, 0)
