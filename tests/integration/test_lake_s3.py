@@ -28,10 +28,10 @@ from kctl_agent.storage.lake.folder import Folder, LocalFolder
 from kctl_agent.storage.lake.folder import s3 as s3_module
 from kctl_agent.storage.lake.folder.s3 import S3Folder
 from kctl_agent.storage.lake.storage import LakeStorage
-from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, begun, schema
+from tests.lake_tables import FIELDS, GROUP, TOPIC_ID, TP, at, begun, schema, written
 from tests.object_store_server import BUCKET, ObjectStoreServer
 from tests.proxies import UnconditionalProxy
-from tests.table_conformance import DEAD_LETTER_SCHEMA, OpenTable, TableDead, TableOffsets, dead_rows, write
+from tests.table_conformance import OpenTable, TableDead, TableOffsets, write
 from tests.table_conformance import opened as of_conformance
 
 DEFAULTS = {"partition_by": [], "target_file_bytes": 1 << 20, "merge_schema": False}
@@ -87,12 +87,8 @@ def storage(settings: dict[str, Any]) -> LakeStorage:
     return made
 
 
-def table_of(storage: LakeStorage, version: int | None = None) -> DeltaTable:
-    return DeltaTable(storage.folder.uri, version, storage_options=storage.folder.options)
-
-
-def offsets(storage: LakeStorage, version: int | None = None) -> list[int]:
-    return sorted(table_of(storage, version).to_pyarrow_table()["offset"].to_pylist())
+def table_of(storage: LakeStorage) -> DeltaTable:
+    return DeltaTable(storage.folder.uri, storage_options=storage.folder.options)
 
 
 @pytest.mark.shows("an object store accepts one of several simultaneous commits to a table")
@@ -238,9 +234,7 @@ def test_other_threads_go_on_while_a_store_is_waited_for(
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
     batch = begun(storage, 100, 110)
     table = DeadLetterTable(storage, GROUP.group)
-    made = table.begin(batch, DEAD_LETTER_SCHEMA, table.earlier_try(batch))
-    write(made.folder, dead_rows(table, batch, TP, [101, 105]))
-    made.commit()
+    written(table, batch, [101, 105]).commit()
     batch.discard()
     assert table.requeue_dead() == 2
 

@@ -6,7 +6,6 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 from kafka import KafkaProducer
 
@@ -198,10 +197,7 @@ def test_a_requeue_after_the_move_leaves_the_dead_letters_of_the_old_cluster_and
         batch = storage.begin([Advance(TOPIC, 0, version, at, at + more)])
         dead = table.begin(batch, DEAD_LETTER_SCHEMA, table.earlier_try(batch))
         dead.folder.make()
-        rows = dead_rows(table, batch, (TOPIC, 0), range(at, at + more))
-        for name, value in (("cluster", cluster), ("group", "g")):
-            rows = rows.set_column(rows.schema.get_field_index(name), name, pa.array([value] * more, pa.string()))
-        write(dead.folder, rows)
+        write(dead.folder, dead_rows(table, batch, (TOPIC, 0), range(at, at + more), cluster=cluster, group="g"))
         dead.commit()
         if cluster == broker.cluster_id:
             assert migrate("--from", "old.toml", "--yes").code == 0
