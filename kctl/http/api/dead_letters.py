@@ -63,7 +63,6 @@ _LINES: dict[int | str, dict[str, Any]] = {
     200: {"content": {_JSON_LINES: {}}, "description": "One JSON object a line"},
     409: {"model": Error, "description": "Rejected; nothing was changed"},
 }
-_NONE: dict[int | str, dict[str, Any]] = {404: {"model": Error, "description": "The id does not exist"}}
 T = TypeVar("T")
 
 
@@ -231,7 +230,9 @@ async def send(request: Request, given: _Sent) -> Response:
 
 
 @router.get(
-    "/{id}", summary="One dead letter with its message", responses={404: {"model": Error, "description": "None"}}
+    "/{id}",
+    summary="One dead letter with its message",
+    responses={404: {"model": Error, "description": "The id does not exist"}},
 )
 async def dead_letter(
     request: Request,
