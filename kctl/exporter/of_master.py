@@ -1,27 +1,9 @@
 """Metrics of the master itself: its socket, collections and events."""
 
-from collections.abc import Iterable, Iterator
-
 from kctl import __version__
-from kctl.exporter.metric import GROUP, Histogram, HistogramSample, Metric, Sample, Single, by_label, quoted, single
-from kctl.master.snapshot import RPC_BUCKETS_SECONDS, FleetSnapshot
+from kctl.exporter.metric import GROUP, Histogram, Metric, Single, by_label, quoted, single
+from kctl.master.snapshot import RPC_BUCKETS_SECONDS
 from kctl.rows.advice import Answer
-
-
-def _requests(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for method, stats in snapshot.rpc.items():
-        for outcome, count in stats.outcomes.items():
-            yield (method, outcome), count
-
-
-def _durations(snapshot: FleetSnapshot) -> Iterator[HistogramSample]:
-    for method, stats in snapshot.rpc.items():
-        yield (snapshot.cluster, snapshot.group, method), stats.buckets, stats.seconds
-
-
-def _hosts(snapshot: FleetSnapshot) -> Iterable[Sample]:
-    return [((row.name, row.state), 1.0) for row in snapshot.hosts.rows] if snapshot.hosts else ()
-
 
 METRICS: tuple[Metric, ...] = (
     Single(
@@ -56,14 +38,21 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_rpc_requests_total",
         labels=(*GROUP, "method", "outcome"),
         sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (a process did not answer), `failed`.",
-        samples=_requests,
+        samples=lambda snapshot: [
+            ((method, outcome), count)
+            for method, stats in snapshot.rpc.items()
+            for outcome, count in stats.outcomes.items()
+        ],
     ),
     Histogram(
         name="kctl_rpc_duration_seconds",
         labels=(*GROUP, "method"),
         bounds=RPC_BUCKETS_SECONDS,
         sentence="The duration of these requests, from the complete request to the complete reply.",
-        samples=_durations,
+        samples=lambda snapshot: [
+            ((snapshot.cluster, snapshot.group, method), stats.buckets, stats.seconds)
+            for method, stats in snapshot.rpc.items()
+        ],
     ),
     Single(
         name="kctl_operations_total",
@@ -105,7 +94,9 @@ METRICS: tuple[Metric, ...] = (
         labels=(*GROUP, "host", "state"),
         sentence="1 for each host of the fleet and its state, as this host knows it: `here`, `present`, `leaving`, "
         "`silent` (a member of the masters' group that did not answer), `gone`, `refused`; no series with one host.",
-        samples=_hosts,
+        samples=lambda snapshot: (
+            [((row.name, row.state), 1.0) for row in snapshot.hosts.rows] if snapshot.hosts else ()
+        ),
     ),
     Single(
         name="kctl_build_info",

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias, cast
 
-from kctl.exporter.metric import GROUP, Metric, Sample, Single, by_label, quoted
+from kctl.exporter.metric import GROUP, Metric, Sample, Single, by_label, quoted, single
 from kctl.master.restart import SupervisionState
 from kctl.master.snapshot import FleetSnapshot
 from kctl.rows.workers import NOT_GROUP_MEMBERS, WorkerRow
@@ -13,26 +13,9 @@ from kctl_agent.replies.fields import FieldMetric as FieldMetric
 from kctl_agent.replies.workers import CommitStats, EngineStats, SinkerStats, WorkerReply
 
 _WORKER = (*GROUP, "worker")
-_Named: TypeAlias = Callable[[FleetSnapshot], Iterable[tuple[tuple[str, ...], object]]]
-"""Finds the replies of one type in a snapshot, each with its label values."""
+_Named: TypeAlias = Callable[[FleetSnapshot], Iterable[tuple[tuple[str, ...], object | None]]]
+"""Finds the replies of one type in a snapshot, each with its label values. A reply that is missing is None."""
 _Samples = Callable[[FleetSnapshot], Iterator[Sample]]
-
-
-def _up(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for name in snapshot.ping.asked:
-        yield (name,), float(name in snapshot.ping.answered)
-
-
-def _state(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for worker in snapshot.supervised:
-        for state in SupervisionState:
-            yield (worker.name, state.value), float(worker.state == state.value)
-
-
-def _restarts(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for worker in snapshot.supervised:
-        for reason, count in worker.restarts_by_cause.items():
-            yield (worker.name, reason), count
 
 
 def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[Metric]:
@@ -54,7 +37,7 @@ def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
         for labels, reply in named(snapshot):
             for name, metric in of:
-                value = getattr(reply, name)
+                value = getattr(reply, name, None)
                 if value is not None and (value or not metric.is_limit):
                     yield labels if metric.label is None else (*labels, metric.label[1]), value
 
@@ -67,32 +50,8 @@ def _workers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], WorkerR
             yield (row.name,), row
 
 
-def _commits(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
-    return ((labels, row.commits) for labels, row in _workers(snapshot) if row.commits is not None)
-
-
-def _sinkers(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
-    rows = snapshot.workers.result.rows
-    return (((row.name,), row.sinker) for row in rows if row.sinker is not None)
-
-
-def _engines(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
-    rows = snapshot.workers.result.rows
-    return (((), row.engine) for row in rows if row.engine is not None)
-
-
-def _storage(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], StorageReply]]:
-    yield (), snapshot.block_size.result
-
-
-def _table(snapshot: FleetSnapshot) -> Iterator[tuple[tuple[str, ...], object]]:
-    return ((labels, stored.table) for labels, stored in _storage(snapshot) if stored.table is not None)
-
-
-def _full(snapshot: FleetSnapshot) -> Iterator[Sample]:
-    for labels, stored in _storage(snapshot):
-        if stored.pending is not None or stored.table is not None:
-            yield labels, float(bool(stored.full))
+def _full(stored: StorageReply) -> list[Sample]:
+    return single(None if stored.pending is None and stored.table is None else float(bool(stored.full)))
 
 
 METRICS: tuple[Metric, ...] = (
@@ -100,20 +59,28 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_worker_up",
         labels=_WORKER,
         sentence="1 if the agent of the worker or sinker answered a ping in the last collection, else 0.",
-        samples=_up,
+        samples=lambda snapshot: [((name,), float(name in snapshot.ping.answered)) for name in snapshot.ping.asked],
     ),
     Single(
         name="kctl_worker_state",
         labels=(*_WORKER, "state"),
         sentence="1 for the state of the worker or sinker in the supervisor, 0 for the others: "
         f"{quoted(SupervisionState)}.",
-        samples=_state,
+        samples=lambda snapshot: [
+            ((worker.name, state.value), float(worker.state == state.value))
+            for worker in snapshot.supervised
+            for state in SupervisionState
+        ],
     ),
     Single(
         name="kctl_worker_restarts_total",
         labels=(*_WORKER, "reason"),
         sentence="Restarts of the worker or sinker by the supervisor, by cause.",
-        samples=_restarts,
+        samples=lambda snapshot: [
+            ((worker.name, reason), count)
+            for worker in snapshot.supervised
+            for reason, count in worker.restarts_by_cause.items()
+        ],
     ),
     Single(
         name="kctl_worker_resident_memory_bytes",
@@ -129,15 +96,17 @@ METRICS: tuple[Metric, ...] = (
         samples=lambda snapshot: by_label(snapshot.memory_limit_bytes),
     ),
     *_declared(WorkerReply, _WORKER, _workers),
-    *_declared(StorageReply, GROUP, _storage),
+    *_declared(StorageReply, GROUP, lambda snapshot: [((), snapshot.block_size.result)]),
     Single(
         name="kctl_storage_full",
         sentence="Whether workers take no new batch because the storage is at a limit (`kctl rpc block_size` has the "
         "reason).",
-        samples=_full,
+        samples=lambda snapshot: _full(snapshot.block_size.result),
     ),
-    *_declared(TableReply, GROUP, _table),
-    *_declared(CommitStats, _WORKER, _commits),
-    *_declared(SinkerStats, _WORKER, _sinkers),
-    *_declared(EngineStats, GROUP, _engines),
+    *_declared(TableReply, GROUP, lambda snapshot: [((), snapshot.block_size.result.table)]),
+    *_declared(CommitStats, _WORKER, lambda snapshot: ((labels, row.commits) for labels, row in _workers(snapshot))),
+    *_declared(
+        SinkerStats, _WORKER, lambda snapshot: (((row.name,), row.sinker) for row in snapshot.workers.result.rows)
+    ),
+    *_declared(EngineStats, GROUP, lambda snapshot: (((), row.engine) for row in snapshot.workers.result.rows)),
 )
