@@ -82,7 +82,8 @@ def _table(last: str, rows: list[str]) -> str:
 
 
 def _row(outage: Callable[..., Any], level: str, whats: tuple[str, ...], why: str, more: str) -> str:
-    reasons = "; or ".join(f"`{what}`" for what in whats) + (f" … `{why}`" if why else "")
+    plurals = [what for what in whats if what.replace(" has ", " have ") not in whats or " has " not in what]
+    reasons = "; or ".join(f"`{what}`" for what in plurals) + (f" … `{why}`" if why else "")
     what = " ".join((inspect.getdoc(outage) or "").split())
     return f"| {what} | `{level}` | {reasons} | {more} |\n"
 

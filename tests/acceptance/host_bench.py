@@ -218,9 +218,9 @@ def throttled(bench: HostsBench) -> Iterator[None]:
 
 @contextmanager
 def long_batch(bench: HostsBench) -> Iterator[None]:
-    """The worker of one of three hosts is in a batch that is much longer than the last.
+    """The worker of one of three hosts runs a batch that is much longer than the batch before.
 
-    The problem begins when that is longer than silence may last.
+    The problem begins when the batch takes longer than [normal](status.md#what-is-measured).
     """
     bench.hold("a").touch()
     try:

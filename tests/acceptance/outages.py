@@ -46,7 +46,7 @@ def one_of_three(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def controller(bench: Bench) -> Iterator[None]:
-    """The broker that leads the quorum of three is killed."""
+    """The active controller of three brokers is killed."""
     with without(bench, bench.parts["cluster"].controller()):
         yield
 
@@ -127,7 +127,7 @@ def one_worker_frozen(bench: Bench) -> Any:
 def workers_fatal(bench: Bench) -> Iterator[None]:
     """No worker can import the transform.
 
-    The problem begins when the workers are `fatal`, and is over when they run again, by `kctl start`.
+    The problem begins when the workers are `fatal`. It is over when `kctl start` has started them.
     """
     with fatal(bench, *WORKERS):
         yield
@@ -137,7 +137,7 @@ def workers_fatal(bench: Bench) -> Iterator[None]:
 def one_worker_fatal(bench: Bench) -> Iterator[None]:
     """One of two workers cannot import the transform.
 
-    The problem begins when the worker is `fatal`, and is over when it runs again, by `kctl start`.
+    The problem begins when the worker is `fatal`. It is over when `kctl start` has started it.
     """
     with fatal(bench, "worker-0"):
         yield
@@ -147,7 +147,7 @@ def one_worker_fatal(bench: Bench) -> Iterator[None]:
 def sinkers_dead(bench: Bench) -> Iterator[None]:
     """The only sinker is killed.
 
-    The problem is over when the sinker runs again, by `kctl start`.
+    The problem is over when `kctl start` has started it.
     """
     with killed(bench, "sinker-0"):
         yield
@@ -157,7 +157,7 @@ def sinkers_dead(bench: Bench) -> Iterator[None]:
 def workers_killed(bench: Bench) -> Iterator[None]:
     """All workers are killed.
 
-    The problem is over when the workers run again, by `kctl start`.
+    The problem is over when `kctl start` has started them.
     """
     with killed(bench, *WORKERS):
         yield
@@ -184,7 +184,7 @@ def fatal(bench: Bench, *names: str) -> Iterator[None]:
 
 @contextmanager
 def one_worker_hung(bench: Bench) -> Iterator[None]:
-    """The main thread of one of two workers hangs, because it waits for its own JVM."""
+    """The JVM of one of two workers is frozen, so the worker's main thread hangs."""
     [pid] = bench.pids("worker-1")
     [jvm] = [child for child in psutil.Process(pid).children(recursive=True) if child.name() == "java"]
     with stopped([jvm.pid]):
@@ -204,7 +204,7 @@ def clock_moved(bench: Bench) -> Iterator[None]:
 def handler_hangs(bench: Bench) -> Iterator[None]:
     """A call of the handler hangs.
 
-    The problem begins when the call has run for longer than a call may.
+    The problem begins when the call has run for 10 s.
     """
     place: Path = bench.parts["handler"].with_name("handler-hangs")
     place.touch()
@@ -230,9 +230,9 @@ def handler_fails_a_fifth(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def handler_refuses_one_kind(bench: Bench) -> Iterator[None]:
-    """The handler fails for every message of one kind only.
+    """The handler fails for all messages of one kind.
 
-    The problem is over when the dead letters are requeued with a handler that is corrected.
+    The problem is over when the handler is corrected and the dead letters are requeued.
     """
     place: Path = bench.parts["handler"].with_name("handler-refuses")
     place.touch()
@@ -244,7 +244,7 @@ def handler_refuses_one_kind(bench: Bench) -> Iterator[None]:
 
 @contextmanager
 def full_without_sinkers(bench: Bench) -> Iterator[None]:
-    """The storage is at its limit, and there is no sinker.
+    """The storage is full, and no sinker runs.
 
     The problem is over when a sinker runs.
     """
@@ -259,7 +259,7 @@ def full_without_sinkers(bench: Bench) -> Iterator[None]:
 def topic_deleted(bench: Bench) -> Iterator[None]:
     """The topic is deleted.
 
-    The problem is over when there is a topic of this name again.
+    The problem is over when the topic exists again.
     """
     servers = bench.parts["broker"].bootstrap_servers
     topics.delete_topic(servers, bench.fleet.topic)
@@ -271,7 +271,7 @@ def topic_deleted(bench: Bench) -> Iterator[None]:
 def hanging_transaction(bench: Bench) -> Iterator[None]:
     """A producer hangs in a transaction, and workers read with `read_committed`.
 
-    The problem begins when the transaction has been open for longer than is usual.
+    The problem begins when the transaction has been open for 60 s.
     """
     broker: KafkaBroker = bench.parts["broker"]
     more: dict[str, Any] = {"transactional_id": "hangs", "transaction_timeout_ms": 900_000}
