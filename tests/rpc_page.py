@@ -2,7 +2,7 @@
 
 import ast
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import Field, fields, is_dataclass
 from itertools import pairwise
 from textwrap import dedent, fill
@@ -11,29 +11,52 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from kctl.cli.command import CONFIG, OUTPUT, Option
 from kctl.cli.fleet.operate import command as command_of
 from kctl.cli.fleet.tables import VIEWS
-from kctl.operations import COMMANDS
+from kctl.operations import COMMANDS, operation
 from kctl_agent.replies.questions import QUESTIONS, Question, named
 from tests.configuration_page import entry
 
 _OPERATIONS = """
 ## Operations
 
-Each operation is a method of the master (`onPause`), and `POST /api/v1/operations` accepts it. `kctl start NAME` and
-`kctl stop NAME` are operations too. [commands.md](commands.md#operations) describes what all of them have in common.
+Each operation is a method of the master (`onPause`). HTTP accepts operations at `POST /api/v1/operations`.
+`kctl start NAME` and `kctl stop NAME` are operations too. [commands.md](commands.md#operations) describes what all
+operations have in common.
+
+All operations below have two more options:
 
 """
+_IN_ALL = ("--host", "--deadline")
 
 
 def reference() -> str:
     questions = [_question(name, each) for name, each in QUESTIONS.items()]
-    done = [_operation(name, shown) for shown, name in COMMANDS.items()]
-    return "".join([*questions, _OPERATIONS, *done])
+    known: dict[str, str] = {}
+    done = [_operation(name, shown, known) for shown, name in COMMANDS.items()]
+    return "".join([*questions, _OPERATIONS, *_common(), "\nThe operations, with their own options:\n\n", *done])
+
+
+def _common() -> Iterator[str]:
+    kinds = {shown: operation(name) for shown, name in COMMANDS.items()}
+    on_one = _listed(shown for shown, kind in kinds.items() if not kind.for_all_hosts)
+    host = f"run it on this host of the fleet. `--host all`: on all hosts in turn, but not {on_one}."
+    yield f"{entry(f'`--host NAME`: {host}')}\n"
+    by_limit: dict[float, list[str]] = {}
+    for shown, kind in kinds.items():
+        by_limit.setdefault(kind.limit_seconds, []).append(shown)
+    limits = "; ".join(f"{seconds:g} for {_listed(shown)}" for seconds, shown in sorted(by_limit.items()))
+    yield f"{entry(f'`--deadline SECONDS`: give up after this time. Default: {limits}.')}\n"
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = (f"`{each}`" for each in names)
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _question(name: str, question: Question) -> str:
     kind = named(question.sent)
-    asked = ", ".join(f"{each}s" for each in question.kinds)
-    facts = [f"Answered by {asked} and attached applications."]
+    first, *others = (f"{each}s" for each in question.kinds)
+    assert first == "workers", "docs/rpc.md: workers answer all questions"
+    facts = [f"Also answered by {' and '.join(others)}."] if others else []
     if question.path:
         facts.append(f"Over HTTP: `/api/v1/{question.path}`.")
     if name in VIEWS and VIEWS[name].compared:
@@ -87,14 +110,20 @@ def _texts(kind: Any) -> dict[str, str]:
     return {name: text for name, text in metrics.items() if text} | found
 
 
-def _operation(name: str, shown: str) -> str:
+def _operation(name: str, shown: str, known: dict[str, str]) -> str:
+    """`known` has the commands by the text of their options, which no command repeats."""
     command = command_of(name)
     about = entry(" ".join(f"**`kctl {shown}`**: {command.summary} {command.details}".split()))
-    options = "; ".join(_option(each) for each in command.options if each not in (CONFIG, OUTPUT))
-    wrapped = fill(f"{options}.", 118, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
-    return f"{about}\n  {wrapped}\n"
+    own = (each for each in command.options if each not in (CONFIG, OUTPUT) and not {*each.names} & {*_IN_ALL})
+    if not (options := "\n".join(map(_option, own))):
+        return f"{about}\n"
+    first = known.setdefault(options, shown)
+    return f"{about}\n{options}\n" if first == shown else f"{about}\n  The options are those of `kctl {first}`.\n"
 
 
 def _option(option: Option) -> str:
     name = max(option.names, key=len)
-    return f"`{f'{name} {option.metavar}' if option.metavar else name}`: {option.help}"
+    text = f"- `{f'{name} {option.metavar}' if option.metavar else name}`: {option.help}."
+    return fill(
+        text, 118, initial_indent="  ", subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )

@@ -15,7 +15,8 @@ _POLL_SECONDS = 0.1
 class ForgetHost(FleetOperation, rpc="forget_host"):
     """Make all hosts of a fleet forget a host that will not return.
 
-    Otherwise they report it as missing for `hosts.forget_seconds`. A forgotten host that returns is present again.
+    Until you run this command, they report the host as missing, for at most `hosts.forget_seconds`. A forgotten host
+    that returns counts as present again.
 
     kctl forget-host node-3
     """

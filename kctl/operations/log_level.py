@@ -12,7 +12,7 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 
 
 class SetLogLevel(FleetOperation, rpc="log_level"):
-    """Change the log level of a process, until it ends.
+    """Change the log level of a process until the process ends.
 
     kctl log-level worker-0 DEBUG
     """

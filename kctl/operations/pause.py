@@ -11,7 +11,7 @@ from kctl_agent.rpc.params import param
 class ScopedOperation(FleetOperation, shared_by_hosts="topic"):
     """An operation on one worker, one topic (or one of its partitions), or everything."""
 
-    worker: str | None = param("only this worker or sinker; not the engine", metavar="NAME", default=None)
+    worker: str | None = param("only this worker or sinker, not the engine", metavar="NAME", default=None)
     topic: str | None = param("only this topic", metavar="NAME", default=None)
     partition: int | None = param("only this partition of the topic", metavar="N", least=0, default=None)
     all: bool = param("everything, including sinkers", default=False)
@@ -46,9 +46,8 @@ class PauseReading(ScopedOperation, rpc="pause", for_all_hosts=True, limit_secon
     """Pause a worker, a topic, a partition or everything until `kctl resume`.
 
     Workers stay in their group and keep their partitions. The pause survives rebalances and restarts of workers and of
-    the master. `kctl status` shows each pause with caller and time. The engine cannot be paused. Gives up after 120 s,
-    or `--deadline`. With several hosts, `--topic` applies to all hosts, unless you pass `--host`. `--all` applies to
-    this host, or with `--host all` to all hosts.
+    the master. `kctl status` shows who paused what, and when. With several hosts, `--topic` applies to all hosts,
+    unless you pass `--host`. `--all` applies to this host, or with `--host all` to all hosts.
 
     kctl pause --topic orders --partition 3
     kctl pause --worker sinker-0

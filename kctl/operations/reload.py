@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Read the configuration again.
 
-    Applies what it can, and names the settings that need a restart of processes or of the fleet. If the file cannot be
-    used, kctl changes no setting. SIGHUP to the master does the same.
+    Changed settings take effect at once if possible. kctl names the settings that need a restart of processes or of the
+    fleet. If the file cannot be used, kctl changes no setting. SIGHUP to the master has the same effect.
     """
 
     def touches(self, context: Context) -> frozenset[str]:

@@ -17,10 +17,10 @@ ENGINE_RESTARTS = "the engine restarts first: no worker reads for about 5 s"
 class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Restart workers, sinkers or the engine.
 
-    Each process first finishes its batch, commits and leaves the group. `--all` begins with processes that kctl gave up
-    (`fatal`). It leaves out processes that cannot be killed or that you stopped (`kctl start NAME` starts them). While
-    the engine restarts, no worker reads for about 5 s. So `--all` restarts the engine only if its JVM needs other
-    settings. On a terminal, kctl asks before it restarts the engine. Gives up after 600 s, or `--deadline`.
+    Each process first finishes its batch, commits and leaves the group. `--all` restarts workers and sinkers that kctl
+    gave up (`fatal`) before all other workers and sinkers. `--all` omits `unkillable` processes, and processes that you
+    stopped (use `kctl start NAME`). While the engine restarts, no worker reads for about 5 s. So `--all` restarts the
+    engine only if it is down or its settings have changed. On a terminal, kctl asks before it restarts the engine.
 
     kctl restart worker-0 --wait
     kctl restart worker-0 worker-1 --rolling
@@ -28,9 +28,11 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
     """
 
     name: str | None = param("workers, sinkers, or `engine`", separator=",", default=None)
-    all: bool = param("all except stopped ones; the engine only if its settings have changed", default=False)
+    all: bool = param(
+        "all except stopped ones; the engine only if it is down or its settings have changed", default=False
+    )
     rolling: bool = param("one at a time, each after the previous one is up", default=False)
-    dry_run: bool = param("only list them, and whether the engine is one", default=False)
+    dry_run: bool = param("only list the processes that would restart", default=False)
 
     def problem(self, mark: str = "") -> str | None:
         return f"give one or more names, or {mark}all" if (self.name is None) != self.all else None

@@ -9,8 +9,7 @@ from kctl.operations.pause import ScopedOperation
 class ResumeReading(ScopedOperation, rpc="resume", for_all_hosts=True):
     """End pauses and read again.
 
-    Ends every pause, or only that of a worker, a topic or a partition. Gives up after 30 s, or `--deadline`. `--host`
-    works as for `kctl pause`.
+    Ends every pause, or only the pause of a worker, a topic or a partition. `--host` works as for `kctl pause`.
     """
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:

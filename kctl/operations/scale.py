@@ -25,8 +25,6 @@ _KINDS = {"workers": "worker", "sinkers": "sinker"}
 class ScaleFleet(FleetOperation, rpc="scale", is_long=True, for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Run more or fewer workers or sinkers, until the fleet restarts or reloads.
 
-    Gives up after 600 s, or `--deadline`.
-
     kctl scale workers=4 sinkers=2 --wait
     """
 

@@ -28,11 +28,11 @@ class PartitionRow(Struct, frozen=True, gc=False):
     current_offset: int | None = None
     """The committed offset."""
     kafka_max_offset: int | None = None
-    """The end of the log; with `read_committed` the last stable offset."""
+    """The end of the log, or with `read_committed` the last stable offset."""
     remaining_count: int | None = None
-    """The lag, from the committed offset to the end, never negative. If nothing was ever committed, the reset policy
-    decides: `earliest` counts from the log start, `latest` from the position. For a share group, its coordinator counts
-    (KIP-1226)."""
+    """The lag: the messages from the committed offset to the end, never negative. Without a committed offset, the lag
+    counts from the log start (reset policy `earliest`) or from the position (`latest`). For a share group, the
+    coordinator reports the lag (KIP-1226)."""
     worker: str | None = None
     age_seconds: float | None = None
     """Age of the offsets."""
@@ -52,14 +52,15 @@ class Offsets(Struct, frozen=True):
 
 
 class LagTotals(Struct, frozen=True):
-    """Sums of the known lags, or None if no lag is known."""
+    """Each number is the sum of the known lags, or None if no lag is known."""
 
     total: int | None = None
     unknown: tuple[TopicPartition, ...] = ()
     """The partitions whose lag is unknown."""
     topics: Mapping[str, int | None] = {}
     behind_transaction: int | None = None
-    """Messages that open transactions withhold, not part of the lag; None if unknown, or without `read_committed`."""
+    """Messages that open transactions withhold, which are not part of the lag; None if unknown, or without
+    `read_committed`."""
 
 
 WORST = 3  # the most partitions of a glance

@@ -44,18 +44,18 @@ class WorkerStatus:
     state: str
     pid: int | None
     since_seconds: float
-    """How long it has been in `state`."""
+    """How long the process has been in `state`."""
     restarts_by_cause: Mapping[str, int]
     """Number of restarts by cause; JSON omits causes that never occurred."""
     next_try_seconds: float | None
     last_error: str | None
     log: str
     resident_bytes: int | None = None
-    """Resident memory of all its processes, including its JVM; None before the first measurement."""
+    """Resident memory of the process and its children, including its JVM; None before the first measurement."""
     warning: str | None = None
     """A warning of the supervisor, such as a memory limit that is not applied."""
     paused: tuple[Scope, ...] = ()
-    """Partitions and topics that it must not read."""
+    """Partitions and topics that the process must not read."""
     is_requested: bool = False
     """Whether the last start or restart was requested, and the process has not failed since."""
 
@@ -91,8 +91,6 @@ class Workers(Struct, frozen=True):
 
 
 class Pings(Struct, frozen=True):
-    """Each process that answers, with its ping."""
-
     rows: tuple[PingReply, ...] = ()
     """The pings, sorted by name."""
 
@@ -136,8 +134,8 @@ class MemberRow(Struct, frozen=True):
 
 
 class GroupMembers(Struct, frozen=True):
-    """While members report different generations or leaders, as in a rebalance, `agreed` is false. `generation` is the
-    highest one. `leader` is None unless all members report one leader."""
+    """`agreed` is false while members report different generations or leaders, as in a rebalance. `generation` is the
+    highest generation that a member reports. `leader` is None unless all members report the same leader."""
 
     leader: str | None = None
     """Member id of the leader."""

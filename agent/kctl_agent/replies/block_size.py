@@ -13,8 +13,8 @@ class TableReply:
 
     version: int | None = value(
         "kctl_table_version",
-        "The newest version of the table of mode `lake`. kctl counts this and the next four values after a new "
-        "version, at most every ten seconds; the size is `kctl_storage_bytes`.",
+        "The newest version of the table of mode `lake`. After a new version, kctl updates all values of the table, at "
+        "most every ten seconds. `kctl_storage_bytes` is the table's size.",
     )
     rows: int | None = value(
         "kctl_table_rows", "Rows of the table; absent if its log does not have the row count of every file."
@@ -40,24 +40,25 @@ class RecentDeadLetters:
 
     count: int = 0
     error_class: str | None = None
-    """The most frequent error class or kind of failure; in a file or Redis, of the newest 20. Never the error's
-    text."""
+    """The most frequent error class or kind of failure, never the error's text. In a file or Redis, only the newest 20
+    of them count."""
     first_seconds: float | None = age()
-    """How long ago the first of them became a dead letter, by the clock that dates them."""
+    """How long ago the first of them became a dead letter."""
     last_seconds: float | None = age()
     """How long ago the last of them became a dead letter."""
 
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """A storage's messages by state, and its bytes. For several storages, each number is the sum, or None if one is
-    unknown. `free_bytes` is the lowest."""
+    """A storage's messages by state, and its size. For several storages, `free_bytes` is the lowest value. Each other
+    number is the sum, or None if one value is unknown."""
 
     storage: str | None = optional()
     """Identity of the storage, equal for workers that share it; None for several."""
     pending: int | None = value(
         "kctl_storage_messages",
-        "Messages in the storage: `pending`, `processing`, `dead`. A storage that workers share is counted once.",
+        "Messages in the storage by state: `pending`, `processing` (a sinker has leased them), `dead` (dead letters). "
+        "A storage that workers share is counted once.",
         ("state", "pending"),
     )
     delayed: int | None = value(
@@ -83,7 +84,7 @@ class StorageReply:
     )
     free_bytes: int | None = value(
         "kctl_storage_free_bytes",
-        "Free space of the storage: on its disk, or below the `maxmemory` of a Redis; absent for a Redis without "
+        "Free space of the storage: on its disk, or in a Redis up to its `maxmemory`; absent for a Redis without "
         "`maxmemory`.",
     )
     oldest_seconds: float | None = age(
@@ -100,4 +101,4 @@ class StorageReply:
     table: TableReply | None = optional()
     """The table, with mode `lake` only."""
     recent_dead: RecentDeadLetters | None = optional()
-    """Dead letters of the last minutes, as of the last change of their number; absent if there were none."""
+    """Dead letters of the last five minutes, as of their last change; absent if there were none."""

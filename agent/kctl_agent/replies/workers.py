@@ -91,8 +91,7 @@ class SinkerStats:
         "Calls of the handler that raised, took too long or returned a wrong result.",
     )
     failing_seconds: float | None = age()
-    """For how long no message was handled, if at least ten tries have failed, one of them in the last minute; None
-    otherwise."""
+    """For how long all tries have failed; None if these are fewer than ten, or the last one was over a minute ago."""
     handler: str | None = None
     """The handler's name in the configuration."""
     call_seconds: float | None = age(
@@ -102,9 +101,9 @@ class SinkerStats:
     recent_tries: int | None = None
     """Messages passed to the handler in calls that ended in the last minute."""
     recent_failures: int | None = None
-    """Messages among them that were not acknowledged."""
+    """How many of `recent_tries` were not acknowledged."""
     error_class: str | None = None
-    """The error class or kind of the last of these failures; never the error's text."""
+    """The error class or kind of the last recent failure, never the error's text."""
     handler_p50_seconds: float | None = value(
         "kctl_sinker_handler_duration_seconds",
         "The duration of the sinker's latest calls of the handler: `p50`, `p99`.",
@@ -117,7 +116,7 @@ class SinkerStats:
 class EngineStats:
     """State of a shared engine."""
 
-    workers: int | None = value("kctl_engine_workers", "Workers with a gateway into the engine's JVM.")
+    workers: int | None = value("kctl_engine_workers", "Workers that are connected to the engine's JVM.")
     queries: int | None = value(
         "kctl_engine_queries",
         "Active streaming queries in the engine's JVM, including those of workers that have just ended.",
@@ -174,20 +173,21 @@ class WorkerReply:
     batches_total: int | None = counter("kctl_batches_total", "Batches that the worker has finished since its start.")
     batch_seconds_total: float | None = counter(
         "kctl_batch_seconds_total",
-        "Seconds that the worker has spent in finished batches since its start: the time in which it was busy.",
+        "Seconds that the worker has spent in finished batches since its start.",
     )
     queries_failed: int | None = counter(
         "kctl_worker_query_failures_total",
-        "Queries of the worker that ended with an error since its start. The worker starts another one each time; its "
-        "last error has the reason.",
+        "Queries of the worker that ended with an error since its start. The worker's last error has the reason. After "
+        "each failure, the worker starts another query.",
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
-    """The outage that it waits out. If there are several, the engine's or else the one that began first."""
+    """The outage whose end the process waits for. If there are several, the engine's outage, otherwise the one that
+    began first."""
     left_out: tuple[UnreadPartition, ...] | None = None
-    """Assigned partitions that cannot be read at present, while the others are."""
+    """Assigned partitions that the worker cannot read at present. It still reads its other partitions."""
     isolated: tuple[UnreadPartition, ...] | None = None
-    """Partitions that fail, in a query of their own."""
+    """Partitions that fail. The worker reads each of them in a separate query."""
     paused: tuple[Scope, ...] | None = None
     """Partitions and topics that an operation has paused."""
     events: tuple[Event, ...] = ()
@@ -229,5 +229,5 @@ class PingReply:
     progress: int | None = None
     """Increases with each batch, and during a long batch whenever stored offsets move."""
     main_thread_age_seconds: float | None = None
-    """Seconds since the last turn of the main thread; None if not measured."""
+    """Seconds since the last turn of the main thread's loop; None if not measured."""
     waiting_for: WaitingFor | None = None
