@@ -10,7 +10,7 @@ def build() -> Board:
     board = Board(
         "fleet",
         "Fleet",
-        "Every fleet that this Prometheus knows: how far behind, how well, and whether its numbers are fresh.",
+        "The lag, status and verdict of every scraped fleet.",
         ("topic", 'kctl_topic_lag{cluster=~"$cluster", group=~"$group"}'),
     )
     board.row(
@@ -18,21 +18,21 @@ def build() -> Board:
         [
             numbers(
                 "Lag",
-                "Messages between the committed offsets and the ends of the partitions, as far as they are known.",
+                "Messages between the committed offsets and the ends of the partitions.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=100_000,
             ),
             numbers(
                 "Time lag",
-                "The longest that a message which waits can have waited. The objective is one minute.",
+                "The longest time that a pending message can have waited.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=60,
             ),
             numbers(
                 "Workers and sinkers that do not answer",
-                "Those whose agent did not answer a ping in the last collection.",
+                "Processes whose agent did not answer a ping in the last collection.",
                 "short",
                 (
                     f"count by (cluster, group) (kctl_worker_up{{{FLEET}}}) - sum by (cluster, group) "
@@ -43,7 +43,7 @@ def build() -> Board:
             ),
             numbers(
                 "Dead letters",
-                "Messages that no handler could handle. They wait for a person: kctl storage dead list.",
+                "Messages that could not be handled. kctl storage dead list shows them.",
                 "short",
                 (f'max by (cluster, group) (kctl_storage_messages{{{FLEET}, state="dead"}})', GROUP_LEGEND),
                 warns_above=1,
@@ -55,7 +55,7 @@ def build() -> Board:
         [
             lines(
                 "Oldest unhandled message",
-                "Its age, in Kafka, in the storage, in a handler or waiting for its next try.",
+                "The age of the oldest unhandled message, in Kafka or in the storage.",
                 "s",
                 (f"max by (cluster, group) (kctl_oldest_unhandled_seconds{{{FLEET}}})", GROUP_LEGEND),
             ),
@@ -66,25 +66,25 @@ def build() -> Board:
         [
             lines(
                 "Lag by group",
-                "Messages that wait, from the brokers' own offsets.",
+                "Pending messages of each group, by the brokers' offsets.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Time lag by group",
-                "The oldest message that waits: for how long at most.",
+                "The longest time that a pending message of the group can have waited.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Lag by topic",
-                "Messages that wait, by topic.",
+                "Pending messages of each topic.",
                 "short",
                 (f"max by (cluster, group, topic) (kctl_topic_lag{{{TOPIC}}})", "{{cluster}} {{group}} {{topic}}"),
             ),
             states(
                 "Verdict by fleet",
-                "Whether each fleet does its work, by the worst of its hosts: ok, degraded, unknown or failing.",
+                "Whether each fleet does its work. The host with the worst verdict counts.",
                 (
                     f'max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}, level!="ok"}}) == 1 or on (cluster, '
                     f'group) max by (cluster, group, level) (kctl_fleet_verdict{{{FLEET}, level="ok"}}) == 1',
@@ -93,7 +93,7 @@ def build() -> Board:
             ),
             states(
                 "Status by group",
-                "The worst status of the group's partitions; only those that occurred have a line.",
+                "The worst status of the group's partitions.",
                 (
                     f'max by (cluster, group, status) (kctl_group_status{{{FLEET}, status!="elsewhere"}}) == 1',
                     "{{cluster}} {{group}} {{status}}",
@@ -101,7 +101,7 @@ def build() -> Board:
             ),
             lines(
                 "Messages stored",
-                "What the workers put into the storage each second.",
+                "Messages that the workers store per second.",
                 "mps",
                 (f"sum by (cluster, group) (rate(kctl_batch_rows_total{{{FLEET}}}[$__rate_interval]))", GROUP_LEGEND),
                 width=12,
@@ -113,25 +113,25 @@ def build() -> Board:
         [
             lines(
                 "Members",
-                "Members as the group's coordinator counts them, those of other clients included.",
+                "Members according to the group's coordinator, including those of other clients.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_members{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Advised workers",
-                "How many workers `kctl advise` names. No line while it is unknown.",
+                "The number of workers that `kctl advise` names.",
                 "short",
                 (f"max by (cluster, group) (kctl_advised_workers{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Partitions without a worker",
-                "No worker of any host answers for them: a worker is down, or a rebalance is under way.",
+                "Partitions that no answering worker of any host owns.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_unowned_partitions{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Events",
-                "What happened, by kind.",
+                "Events, by kind.",
                 "short",
                 (
                     f"sum by (cluster, group, kind) (increase(kctl_events_total{{{FLEET}}}[$__rate_interval]))",
@@ -140,7 +140,7 @@ def build() -> Board:
             ),
             states(
                 "State of the group",
-                "As its coordinator sees it; only states that occurred have a line.",
+                "The state of the group in its coordinator.",
                 (
                     f"max by (cluster, group, state) (kctl_group_state{{{FLEET}}}) == 1",
                     "{{cluster}} {{group}} {{state}}",
@@ -153,8 +153,8 @@ def build() -> Board:
         "Masters",
         [
             lines(
-                "Since a part last succeeded",
-                "Age of what agents report, and of what brokers report of committed offsets and logs.",
+                "Time since a part last succeeded",
+                "The age of the agents' snapshots, and of the brokers' offsets and group state.",
                 "s",
                 (
                     f"time() - max by (cluster, group, part) (kctl_collect_last_success_timestamp_seconds{{{FLEET}}})",
@@ -163,13 +163,13 @@ def build() -> Board:
             ),
             lines(
                 "Duration of a collection",
-                "Agents and brokers together.",
+                "The time to query agents and brokers.",
                 "s",
                 (f"max by (cluster, group) (kctl_collect_duration_seconds{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Requests on the control socket",
-                "By outcome: incomplete ones lack somebody's answer.",
+                "Requests per second, by outcome. In an incomplete request, a process did not answer.",
                 "reqps",
                 (
                     f"sum by (cluster, group, outcome) (rate(kctl_rpc_requests_total{{{FLEET}}}[$__rate_interval]))",
@@ -177,8 +177,8 @@ def build() -> Board:
                 ),
             ),
             lines(
-                "Duration of those requests, p99",
-                "99 of 100 took no longer, from the request read to the reply made.",
+                "Duration of requests on the control socket, p99",
+                "From the complete request to the complete reply.",
                 "s",
                 (
                     f"histogram_quantile(0.99, sum by (cluster, group, le) "

@@ -14,7 +14,7 @@ def build() -> Board:
     board = Board(
         "group",
         "Group",
-        "One consumer group, partition by partition: lag, time lag, throughput, when it will have caught up.",
+        "Lag, time lag, throughput and catch-up time of the partitions of a consumer group.",
         ("topic", f"kctl_topic_lag{{{FLEET}}}"),
     )
     board.row(
@@ -22,27 +22,27 @@ def build() -> Board:
         [
             numbers(
                 "Lag",
-                "Messages that wait, as far as they are known.",
+                "Pending messages of the group.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=100_000,
             ),
             numbers(
                 "Time lag",
-                "The longest that a message which waits can have waited.",
+                "The longest time that a pending message can have waited.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=60,
             ),
             numbers(
                 "Growth",
-                "By how many messages the lag grows each second; negative while it falls.",
+                "By how many messages the lag grows per second. Negative while the lag falls.",
                 "mps",
                 (f"max by (cluster, group) (kctl_group_lag_growth_per_second{{{FLEET}}})", GROUP_LEGEND),
             ),
             numbers(
                 "Caught up in",
-                "Until the last partition has caught up at this pace; unknown while one of them does not.",
+                "The time until the last partition has caught up. Unknown while any partition's lag does not fall.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_catchup_seconds{{{FLEET}}})", GROUP_LEGEND),
             ),
@@ -53,28 +53,28 @@ def build() -> Board:
         [
             heat(
                 "Lag, partition by partition",
-                "One row for each partition: the darker, the more messages wait. One dark row is a hot key or a held "
-                "worker, a dark column a burst or a rebalance.",
+                "A darker cell has more pending messages. A dark row shows a hot key or a paused worker. A dark column "
+                "shows a burst or a rebalance.",
                 "short",
                 (f"{_BY_PARTITION} (kctl_consumer_lag{{{TOPIC}}})", _PARTITION),
             ),
             lines(
                 "Lag by partition",
-                "End of the partition minus committed offset.",
+                "The end of the partition minus the committed offset.",
                 "short",
                 (f"{_BY_PARTITION} (kctl_consumer_lag{{{TOPIC}}})", _PARTITION),
                 width=12,
             ),
             lines(
                 "Time lag by partition",
-                "The longest that a message which waits in the partition can have waited.",
+                "The longest time that a pending message of the partition can have waited.",
                 "s",
                 (f"{_BY_PARTITION} (kctl_consumer_lag_seconds{{{TOPIC}}})", _PARTITION),
                 width=12,
             ),
             states(
                 "Status by partition",
-                "ok, idle, paused, starting, rebalancing, warn, stalled, stopped, losing, rewind, unknown.",
+                "Status of each partition.",
                 (
                     "max by (cluster, group, topic, partition, status) "
                     f'(kctl_consumer_status{{{TOPIC}, status!="elsewhere"}}) == 1',
@@ -83,7 +83,7 @@ def build() -> Board:
             ),
             lines(
                 "Messages above the start of the log",
-                "From the start of the log to the committed offset. Retention takes what is below; at 0 it overtakes.",
+                "The committed offset minus the start of the log. Below 0, retention has removed unread messages.",
                 "short",
                 (
                     f"{_BY_PARTITION} (kctl_consumer_committed_offset{{{TOPIC}}}) - {_BY_PARTITION} "
@@ -99,7 +99,7 @@ def build() -> Board:
         [
             lines(
                 "Messages in and out",
-                "What producers add, and what the group commits, each second. A reset of the group shows as a jump.",
+                "What producers add and the group commits per second. A reset of the group appears as a jump.",
                 "mps",
                 (
                     f"sum by (cluster, group, topic) ({_BY_PARTITION} "
@@ -115,21 +115,21 @@ def build() -> Board:
             ),
             lines(
                 "Growth of the lag by partition",
-                "From commit to commit over the last minutes; negative while it falls.",
+                "From commit to commit over the last minutes. Negative while the lag falls.",
                 "mps",
                 (f"{_BY_PARTITION} (kctl_consumer_lag_growth_per_second{{{TOPIC}}})", _PARTITION),
                 width=12,
             ),
             lines(
                 "Caught up in, by partition",
-                "Until the lag is gone at this pace; no line while it does not fall.",
+                "The time until the lag is 0 at this pace. No line while the lag does not fall.",
                 "s",
                 (f"{_BY_PARTITION} (kctl_consumer_catchup_seconds{{{TOPIC}}})", _PARTITION),
                 width=12,
             ),
             lines(
                 "Read and not committed yet",
-                "Position of the worker minus committed offset: what the last batch has stored and not committed.",
+                "The worker's position minus the committed offset.",
                 "short",
                 (
                     f"{_BY_PARTITION} (kctl_consumer_position_offset{{{TOPIC}}}) - {_BY_PARTITION} "
@@ -145,7 +145,7 @@ def build() -> Board:
         [
             lines(
                 "Members",
-                "As the group's coordinator counts them.",
+                "Members according to the group's coordinator.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_members{{{FLEET}}})", GROUP_LEGEND),
             ),
@@ -160,7 +160,7 @@ def build() -> Board:
             ),
             lines(
                 "Age of the oldest offsets",
-                "Of any partition, when the collection was taken.",
+                "The age of the oldest partition offsets at the time of the collection.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_stats_age_seconds{{{FLEET}}})", GROUP_LEGEND),
             ),

@@ -16,7 +16,7 @@ def build() -> Board:
     board = Board(
         "storage",
         "Storage and sinkers",
-        "What waits in the storage, how fast sinkers settle it, and what their handler makes of it.",
+        "The storage, the sinkers and their handler.",
         ("worker", f"kctl_sinker_messages_total{{{FLEET}}}"),
     )
     board.row(
@@ -24,15 +24,15 @@ def build() -> Board:
         [
             numbers(
                 "Dead letters",
-                "They wait for a person: kctl storage dead list.",
+                "Messages that could not be handled. kctl storage dead list shows them.",
                 "short",
                 (f'max by (cluster, group) (kctl_storage_messages{{{FLEET}, state="dead"}})', GROUP_LEGEND),
                 width=8,
                 warns_above=1,
             ),
             numbers(
-                "Of its limit",
-                "At 100 % the workers take no new batch.",
+                "Storage, share of its limit",
+                "At 100 %, workers take no new batch.",
                 "percentunit",
                 (f"{_HELD} / {_LIMIT}", GROUP_LEGEND),
                 width=8,
@@ -40,14 +40,14 @@ def build() -> Board:
             ),
             numbers(
                 "Size",
-                "What the storage holds.",
+                "The size of the storage's content.",
                 "bytes",
                 (f"max by (cluster, group) (kctl_storage_bytes{{{FLEET}}})", GROUP_LEGEND),
                 width=8,
             ),
             lines(
                 "Messages in the storage",
-                "pending: waiting; processing: leased to a sinker; dead: given up.",
+                "Sinkers have claimed the messages in processing. Dead messages are dead letters.",
                 "short",
                 (
                     f"max by (cluster, group, state) (kctl_storage_messages{{{FLEET}}})",
@@ -57,7 +57,7 @@ def build() -> Board:
             ),
             lines(
                 "Stored and handled",
-                "What workers put in and what sinkers settle for good, each second.",
+                "Messages that workers store and sinkers handle per second.",
                 "mps",
                 (
                     f"sum by (cluster, group) (rate(kctl_batch_rows_total{{{FLEET}}}[$__rate_interval]))",
@@ -77,7 +77,7 @@ def build() -> Board:
         [
             lines(
                 "Files of the table",
-                "Small files slow readers down: kctl storage optimize.",
+                "Small files slow readers down. kctl storage optimize compacts them.",
                 "short",
                 (f"max by (cluster, group) (kctl_table_files{{{FLEET}}})", f"{GROUP_LEGEND} all"),
                 (f"max by (cluster, group) (kctl_table_small_files{{{FLEET}}})", f"{GROUP_LEGEND} small"),
@@ -85,7 +85,7 @@ def build() -> Board:
             ),
             lines(
                 "Commits to the table",
-                "New versions, by whatever writer; of workers' own commits those that failed or were decided anew.",
+                "New versions by any writer, and the workers' failed and repeated commits.",
                 "short",
                 (
                     f"max by (cluster, group) (delta(kctl_table_version{{{FLEET}}}[$__rate_interval]))",
@@ -99,7 +99,7 @@ def build() -> Board:
                 (
                     "sum by (cluster, group) "
                     f"(increase(kctl_table_commit_retries_total{{{WORKER}}}[$__rate_interval]))",
-                    f"{GROUP_LEGEND} decided anew",
+                    f"{GROUP_LEGEND} repeated",
                 ),
                 width=12,
             ),
@@ -110,7 +110,7 @@ def build() -> Board:
         [
             lines(
                 "Settled by outcome",
-                "handled: gone for good; retried: to come again; dead: given up; lost: the lease was lost meanwhile.",
+                "Retried messages will be tried again. The lease of lost messages expired first.",
                 "mps",
                 (
                     "sum by (cluster, group, outcome) "
@@ -121,7 +121,7 @@ def build() -> Board:
             ),
             lines(
                 "Handled by sinker",
-                "Messages that each sinker settles for good, each second.",
+                "Messages that each sinker handles per second.",
                 "mps",
                 (
                     "sum by (cluster, group, worker) "
@@ -131,7 +131,7 @@ def build() -> Board:
             ),
             lines(
                 "Not acknowledged",
-                "Share of the settled messages that come again or were given up.",
+                "The share of settled messages that were retried or became dead letters.",
                 "percentunit",
                 (
                     "sum by (cluster, group) "
@@ -151,7 +151,7 @@ def build() -> Board:
             ),
             lines(
                 "Handler errors",
-                "Calls that raised, took too long or answered wrongly.",
+                "Calls that raised, took too long or returned a wrong result.",
                 "short",
                 (
                     "sum by (cluster, group, worker) "
@@ -161,7 +161,7 @@ def build() -> Board:
             ),
             lines(
                 "In flight",
-                "Claimed and not settled yet.",
+                "Messages that the sinker has claimed but not settled yet.",
                 "short",
                 (f"{_BY_SINKER} (kctl_sinker_in_flight_messages{{{WORKER}}})", _SINKER),
             ),

@@ -13,7 +13,7 @@ def build() -> Board:
     board = Board(
         "worker",
         "Worker",
-        "Workers and sinkers as processes: whether they answer, their batches, memory and restarts.",
+        "The state, batches, memory and restarts of workers and sinkers.",
         ("worker", f"kctl_worker_up{{{FLEET}}}"),
     )
     board.row(
@@ -26,7 +26,7 @@ def build() -> Board:
             ),
             states(
                 "State",
-                "As the supervisor sees it; only states that occurred have a line.",
+                "The state of the process in the supervisor.",
                 (
                     f"max by (cluster, group, worker, state) (kctl_worker_state{{{WORKER}}}) == 1",
                     f"{_WORKER} {{{{state}}}}",
@@ -34,7 +34,7 @@ def build() -> Board:
             ),
             lines(
                 "Restarts by reason",
-                "Starts after an end, by what had ended the process.",
+                "Restarts, by the reason why the process had ended.",
                 "short",
                 (
                     "sum by (cluster, group, worker, reason) "
@@ -44,13 +44,13 @@ def build() -> Board:
             ),
             lines(
                 "Memory",
-                "Memory of all processes of the worker, its JVM included; a page that forked ones share counts once.",
+                "Memory of all processes of the worker together, including its JVM.",
                 "bytes",
                 (f"{_BY_WORKER} (kctl_worker_resident_memory_bytes{{{WORKER}}})", _WORKER),
             ),
             lines(
-                "Memory of its limit",
-                "At 100 % the supervisor restarts it. Nothing where there is no limit.",
+                "Memory, share of its limit",
+                "At 100 %, the supervisor restarts the worker. No line without a limit.",
                 "percentunit",
                 (
                     f"{_BY_WORKER} (kctl_worker_resident_memory_bytes{{{WORKER}}}) / {_BY_WORKER} "
@@ -65,7 +65,7 @@ def build() -> Board:
         [
             lines(
                 "Messages stored",
-                "Each second, by worker.",
+                "Messages that each worker stores per second.",
                 "mps",
                 (
                     f"sum by (cluster, group, worker) (rate(kctl_batch_rows_total{{{WORKER}}}[$__rate_interval]))",
@@ -74,26 +74,26 @@ def build() -> Board:
             ),
             lines(
                 "Duration of the last batch",
-                "From its plan to what it has stored.",
+                "The duration of each worker's last finished batch.",
                 "s",
                 (f"{_BY_WORKER} (kctl_batch_duration_seconds{{{WORKER}}})", _WORKER),
             ),
             lines(
                 "Batch in progress",
-                "For how long it has been running; no line between batches.",
+                "How long the present batch has been running. No line between batches.",
                 "s",
                 (f"{_BY_WORKER} (kctl_batch_running_seconds{{{WORKER}}})", _WORKER),
             ),
             lines(
                 "Batches",
-                "Finished each second.",
+                "Batches that each worker finishes per second.",
                 "ops",
                 (f"sum by (cluster, group, worker) (rate(kctl_batches_total{{{WORKER}}}[$__rate_interval]))", _WORKER),
                 width=12,
             ),
             lines(
                 "Messages per batch",
-                "On average. Near workers.max_records_per_batch the batches are full.",
+                "The average number of messages per batch. At workers.max_records_per_batch, batches are full.",
                 "short",
                 (
                     f"sum by (cluster, group, worker) (rate(kctl_batch_rows_total{{{WORKER}}}[$__rate_interval])) / "

@@ -35,7 +35,8 @@ class BadAnswer(KctlError, code="bad_answer", http_status=502):
 
 
 class OperationRefused(KctlError, code="operation_refused", http_status=409):
-    """The operation is impossible, or conflicts with one in progress that the message names. Nothing changed."""
+    """The operation is impossible, or conflicts with an operation in progress, which the
+    message names. Nothing changed."""
 
 
 class NoSuchOperation(OperationRefused, code="no_such_operation", exit_code=2, http_status=404):
@@ -56,8 +57,8 @@ class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=
 
 
 class StopTimeout(KctlError, code="stop_timeout", retriable=True, http_status=504):
-    """The master has not ended within `--timeout`. Wait, or read its log. If the master has ended, a process survives
-    SIGKILL (docs/troubleshooting.md)."""
+    """The master has not ended within `--timeout`. Wait, or read its log. If the master has ended, one of its processes
+    survives SIGKILL (docs/troubleshooting.md)."""
 
 
 class UsageError(KctlError, code="usage", exit_code=2, http_status=400):
@@ -149,7 +150,7 @@ class NotAuthorised(BrokerRefused, code="not_authorised", exit_code=18, http_sta
 
 
 class GroupMissing(BrokerRefused, code="group_missing", exit_code=19, http_status=404):
-    """The group does not exist (`kctl kafka groups`, `kctl groups`), or its new coordinator does not know it yet."""
+    """The group does not exist, or its new coordinator does not know it yet. See `kctl kafka groups`."""
 
 
 class PartitionMissing(BrokerRefused, code="partition_missing", exit_code=20, http_status=404):

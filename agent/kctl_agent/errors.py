@@ -46,8 +46,8 @@ class UnknownMethod(AgentError, code="unknown_method"):
 
 
 class BadParams(AgentError, code="bad_params"):
-    """A parameter is unknown, missing or of the wrong type, or names something unknown. The message lists the known
-    ones. The CLI exits with 2."""
+    """A parameter is unknown, missing or of the wrong type, or names something that does not exist. The message lists
+    what exists. The CLI exits with 2."""
 
 
 class CommandFailed(AgentError, code="command_failed"):
@@ -83,7 +83,7 @@ class StorageError(AgentError, code="storage_error"):
 
 
 class RegistryUnusable(StorageError, code="registry_unusable", retriable=True):
-    """The schema registry does not answer, rejects the credentials, or has no schema from which columns can be made
+    """The schema registry does not answer or rejects the credentials, or its schema cannot become columns
     (docs/typed-messages.md)."""
 
 

@@ -13,9 +13,9 @@ class SecuritySection(Section):
     """TLS and SASL for brokers. Paths are relative to the configuration file."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    """Whether to use TLS (`SSL`) and SASL, in Kafka's terms."""
+    """Whether to use TLS (`SSL`) and SASL."""
     tls_ca_file: str = ""
-    """CA certificates (PEM) to verify the broker; empty: the system's."""
+    """CA certificates (PEM) to verify the broker. Empty means the system's."""
     tls_certificate_file: str = ""
     """kctl's own certificate (PEM), if the broker requires one."""
     tls_key_file: str = ""
@@ -29,9 +29,9 @@ class SecuritySection(Section):
     sasl_username: str = ""
     """The user name for `PLAIN` and `SCRAM-…`."""
     sasl_password_file: str = ""
-    """A file with the password of `sasl_username`; empty: the variable `KCTL_SASL_PASSWORD`."""
+    """A file with the password of `sasl_username`. If empty, kctl uses the variable `KCTL_SASL_PASSWORD`."""
     oauth_token_file: str = ""
-    """A file with the token of `OAUTHBEARER`; read at each authentication."""
+    """A file with the token of `OAUTHBEARER`. kctl reads it at each authentication."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,7 @@ class ClusterSection(SecuritySection, _Servers):
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSection(Section):
-    """The checkpoint of a Spark query. kctl shows the query as a consumer group (spark-jobs.md). A file can have
-    several checkpoints."""
+    """The checkpoint of a Spark query. kctl shows the query as a consumer group (spark-jobs.md)."""
 
     effect: ClassVar = NOW
 
@@ -64,16 +63,16 @@ class CheckpointSection(Section):
     ]
     """The checkpoint, which kctl only reads."""
     cluster: str = ""
-    """The `[clusters.NAME]` that the query reads; empty: the only one, or in a fleet `kafka.cluster`."""
+    """The `[clusters.NAME]` that the query reads. If empty, it is the only cluster, or in a fleet `kafka.cluster`."""
     group: str = ""
-    """The name of the group; empty: NAME. kctl does not show a Kafka group of the same name."""
+    """The group's name. Empty means NAME. kctl does not show a Kafka group with this name."""
     topics: tuple[Topic, ...] = ()
-    """If the query reads several clusters: its topics of this cluster; other topics are unknown. Empty: all topics."""
+    """The query's topics in this cluster, if the query also reads other clusters. Other topics are unknown. Empty means
+    all topics."""
     every: Annotated[str, Form(r"|[1-9]\d{0,5}[smhd]", "a number and a unit, such as `90s`, `15m` or `24h`")] = ""
-    """How often a schedule starts a job that does not run all the time. Between runs, the job counts as healthy."""
+    """The time between two runs of a scheduled job, such as `24h`. Between runs, the job counts as healthy."""
     interval_seconds: Annotated[float, number(1, 3600)] = 60.0
-    """How often kctl reads the checkpoint: two listings, the state of one file, and after each batch a few small
-    files."""
+    """How often kctl reads the checkpoint. Each time, it lists two folders and reads at most a few small files."""
 
 
 def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, CheckpointSection]:

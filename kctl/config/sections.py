@@ -41,12 +41,12 @@ from kctl_agent.storage.kinds import KINDS, MODES, Kind
 
 @dataclass(frozen=True, kw_only=True)
 class FleetSection(Section):
-    """The fleet's name and folders. Relative paths are relative to the configuration file."""
+    """The fleet's name and folders."""
 
     name: Name = "kctl"
     """The name of the fleet in lists of running fleets."""
     run_dir: Path = Path("run")
-    """The folder of sockets and `master.json`; created with mode 0700."""
+    """The folder of sockets and `master.json`. kctl creates it with mode 0700."""
     data_dir: Path = Path("data")
     """The folder for scratch files and for files that must survive a restart. Only one master may use it."""
     log_dir: Path = Path("logs")
@@ -58,38 +58,38 @@ class _Group(Section):
     """The settings of `[kafka]` except TLS and SASL."""
 
     cluster: str = "default"
-    """A name for the Kafka cluster: the label `cluster` of every metric."""
+    """A name for the Kafka cluster, used as the label `cluster` of every metric."""
     bootstrap_servers: Servers
     """The first brokers to contact, as `host:port`, separated by commas."""
     group: Annotated[str, Form(r"\S.*", "a name")]
     """The consumer group that the workers join."""
     topics: Annotated[tuple[Topic, ...], Meta(min_length=1)]
-    """The topics to read; each must exist when the fleet starts."""
+    """The topics to read. Each must exist when the fleet starts."""
     auto_offset_reset: Annotated[Literal["earliest", "latest"], NEXT_START] = "earliest"
-    """Where to start if the group has never committed."""
+    """Where to start if the group has never committed an offset."""
     assignor: Annotated[Literal["range", "roundrobin", "sticky", "cooperative-sticky"], NEXT_START] = (
         "cooperative-sticky"
     )
     """How the group assigns partitions to its members."""
     session_timeout_seconds: Annotated[float, number(1, 1800), NEXT_START] = 10.0
-    """A worker without heartbeats for this long loses its partitions."""
+    """A worker loses its partitions if the group receives no heartbeat from it for this long."""
     heartbeat_interval_seconds: Annotated[float, number(0.1, 600), NEXT_START] = 1.0
-    """How often a worker sends a heartbeat to the group; less than the session timeout."""
+    """How often a worker sends a heartbeat to the group. Must be less than `session_timeout_seconds`."""
     max_poll_interval_seconds: Annotated[float, number(1, 86_400), NEXT_START] = 60.0
-    """A worker counts as hung if its main thread does not poll the group for this long, even if its agent answers. It
-    leaves the group; kctl writes its stacks to its log, kills it and restarts it. In a rebalance, other members wait
-    for it at most this long. Must exceed `workers.revoke_timeout_seconds`."""
+    """If a worker's main thread does not poll the group for this long, the worker leaves the group. kctl writes the
+    worker's stacks to its log, kills it and restarts it. A rebalance waits for a worker at most this long. Must exceed
+    `workers.revoke_timeout_seconds`."""
     isolation_level: Literal["read_uncommitted", "read_committed"] = "read_uncommitted"
-    """Whether to read records of open and aborted transactions. With `read_committed` a partition ends at its last
+    """Whether to read records of open and aborted transactions. With `read_committed`, a partition ends at its last
     stable offset."""
     value_format: Literal["bytes", "avro", "json"] = "bytes"
-    """How values are encoded. `avro`: with schema ids of [schema_registry]; tables then have typed columns, and
-    handlers can read `message.decoded`. `json`: kctl skips a schema id before the text (typed-messages.md)."""
+    """How values are encoded. With `avro`, values have schema ids of [schema_registry], tables have typed columns, and
+    handlers can read `message.decoded`. With `json`, kctl skips a schema id before the text (typed-messages.md)."""
     key_format: Literal["bytes", "avro", "json"] = "bytes"
     """How keys are encoded, for handlers and for display. A table keeps keys as bytes."""
     static_membership: Annotated[bool, NEXT_START] = False
-    """Whether workers keep their partitions over a quick restart. `group.instance.id` consists of the names of fleet
-    and worker, and with `[hosts]` also of the host."""
+    """Whether workers keep their partitions over a quick restart. Their `group.instance.id` consists of the names of
+    fleet and worker, and with `[hosts]` also of the host's name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,8 +100,8 @@ class KafkaSection(SecuritySection, _Group):
 
 @dataclass(frozen=True, kw_only=True)
 class SchemaRegistrySection(Section):
-    """The schema registry for `kafka.value_format` and `kafka.key_format`: any server with Confluent's API. Paths are
-    relative to the configuration file. kctl reads credentials again for each request."""
+    """The schema registry for `kafka.value_format` and `kafka.key_format`: any server with Confluent's API. kctl reads
+    credentials again for each request."""
 
     effect: ClassVar = NEXT_START
 
@@ -110,9 +110,9 @@ class SchemaRegistrySection(Section):
     basic_auth_file: str = ""
     """A file with `USER:PASSWORD` or `KEY:SECRET`."""
     token_file: str = ""
-    """A file with a bearer token; instead of `basic_auth_file`."""
+    """A file with a bearer token. Do not combine it with `basic_auth_file`."""
     tls_ca_file: str = ""
-    """CA certificates (PEM) to verify the registry; empty: the system's."""
+    """CA certificates (PEM) to verify the registry. Empty means the system's."""
     tls_certificate_file: str = ""
     """kctl's own certificate (PEM), if the registry requires one."""
     tls_key_file: str = ""
@@ -125,74 +125,75 @@ class SchemaRegistrySection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkersSection(Section):
-    """The number of workers, the size of a batch, and how workers are started, stopped and restarted."""
+    """How many workers run, and how kctl starts, stops and restarts them."""
 
     effect: ClassVar = NEXT_START
 
     count: Annotated[int, number(0, 1000), NOW] = 1
     """The number of workers."""
     engine: Annotated[Literal["shared", "own"], FLEET] = "shared"
-    """Where queries run: `shared`, in one Spark driver for all workers (the process `engine`), or `own`, in a driver
-    for each worker."""
+    """With `shared`, one Spark driver (the process `engine`) runs the queries of all workers. With `own`, each worker
+    has a driver."""
     transform: Annotated[str, Form(r"|[A-Za-z_][\w.]*:[A-Za-z_]\w*", "`module:function`")] = ""
-    """A stateless DataFrame -> DataFrame function, `module:function`, that keeps Kafka's coordinates
-    (docs/transform.md); empty: none."""
+    """A stateless function, `module:function`, that takes and returns a DataFrame. It must keep the columns `topic`,
+    `partition` and `offset` (docs/transform.md)."""
     max_records_per_batch: Annotated[int, number(1), RECORDS] = 100_000
     """The maximum number of records in one batch."""
     trigger_seconds: Seconds = 0.0
-    """The longest wait for a full batch (`max_records_per_batch`); 0: do not wait. With `storage.mode` `lake` the
-    default is 20, because each batch adds files and a log entry to the table."""
+    """The longest wait for a full batch (`max_records_per_batch`). 0 means no wait. With `storage.mode` `lake`, the
+    default is 20, because each batch adds files to the table."""
     on_data_loss: Literal["continue", "stop"] = "continue"
-    """What to do if retention has removed unread records; kctl counts and reports them in both cases."""
+    """What to do if retention has removed unread records. kctl always counts and reports the loss."""
     on_unreadable: Literal["stop", "dead_letter"] = "stop"
-    """What to do if Spark or the transform cannot read a record: `stop` the partition at this record, or make it a dead
-    letter with its bytes and the error, and continue (docs/transform.md)."""
+    """What to do if Spark or the transform cannot read a record: `stop` its partition at this record, or make a
+    `dead_letter` with its bytes and the error, and continue (docs/transform.md)."""
     revoke_timeout_seconds: Seconds = 15.0
-    """How long a running batch may take to finish when its partitions are revoked, before it is abandoned."""
+    """How long a running batch has to finish when its partitions are revoked. After this time, the batch is
+    abandoned."""
     start_timeout_seconds: Annotated[float, number(1), NOW] = 60.0
     """A worker must answer a ping within this time after its start."""
     stop_timeout_seconds: Annotated[Seconds, NOW] = 30.0
     """How long a worker may take to stop before it is killed."""
     backoff_min_seconds: Annotated[Seconds, NOW] = 1.0
-    """The wait before a dead worker is restarted; doubles each time."""
+    """The wait before a dead worker is restarted. It doubles each time."""
     backoff_max_seconds: Annotated[Seconds, NOW] = 60.0
     """The longest wait before a dead worker is restarted."""
     stable_seconds: Annotated[Seconds, NOW] = 30.0
     """After a worker has run for this long, its next restart waits only `backoff_min_seconds`."""
     on_fatal: Annotated[Literal["keep", "exit"], NOW] = "keep"
-    """What to do if a worker cannot start with its configuration (`fatal`): keep the others running, or end the fleet
-    with exit code 1, for containers."""
+    """What to do if a worker cannot start with its configuration (`fatal`): `keep` the fleet running, or `exit` with
+    exit code 1, for containers."""
     ping_interval_seconds: Annotated[float, number(0.05, 600), NOW] = 1.0
     """How often the master pings the agent of a running worker."""
     ping_timeout_seconds: Annotated[float, number(0.1, 3600), NOW] = 10.0
-    """A worker counts as hung if its agent does not answer for this long. kctl writes its stacks to its log, kills it
-    and restarts it."""
+    """If a worker's agent does not answer for this long, kctl writes the worker's stacks to its log, kills it and
+    restarts it."""
     memory_soft: Annotated[Size, NOW] = ""
-    """The memory limit for all processes of a worker, including its JVM; empty: no limit. After `memory_breaches`
-    measurements above it in a row, kctl stops the worker in order and restarts it. Memory that forked processes share
-    counts once. kctl ignores a limit below what the worker uses after its start."""
+    """The memory limit for all processes of a worker, including its JVM. Empty means no limit. After
+    `memory_breaches` measurements in a row above the limit, kctl stops the worker in order and restarts it. kctl
+    ignores a limit below what the worker uses after its start."""
     memory_hard: Annotated[Size, NOW] = ""
-    """kctl kills and restarts a worker that uses more than this; empty: no limit."""
+    """kctl kills and restarts a worker that uses more memory than this. Empty means no limit."""
     memory_breaches: Annotated[int, number(1), NOW] = 3
     """How many measurements in a row must be above `memory_soft`."""
     memory_interval_seconds: Annotated[float, number(0.1, 3600), NOW] = 2.0
     """How often kctl measures memory."""
     stalled_seconds: Annotated[Seconds, NOW] = 600.0
-    """kctl restarts a worker that has messages to read but for this long neither finishes a batch nor stores part of
-    one; 0: never. With `storage.mode = "directly"`, it must exceed the longest call of the handler. It also applies to
-    a process that has not begun its work this long after its start, such as an engine whose JVM hangs, or a sinker
-    whose handler cannot be opened."""
+    """kctl restarts a worker that has messages to read, but for this long neither finishes a batch nor stores part of
+    one. 0 means never. With `storage.mode` `directly`, this time must exceed the longest call of the handler. kctl also
+    restarts any process that has not begun its work this long after its start, such as an engine whose JVM hangs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSection(Section):
-    """The process `engine`, if `workers.engine` is `shared`. `[workers]` sets how it is started, stopped and restarted.
-    The engine's memory includes its JVM and the executors' Python processes."""
+    """The process `engine`, if `workers.engine` is `shared`. `[workers]` also sets how kctl starts, stops and restarts
+    the engine. The engine's memory includes its JVM and the executors' Python processes."""
 
     effect: ClassVar = NEXT_START
 
     heap: Size = ""
-    """Heap of the engine's JVM; empty: `spark.driver_memory`, plus a quarter of it for each worker beyond the first."""
+    """The heap of the engine's JVM. If empty, it is `spark.driver_memory`, plus a quarter of it for each worker beyond
+    the first."""
     memory_soft: Annotated[Size, NOW] = ""
     """Like `workers.memory_soft`, for the engine. Workers stay in their group, and continue with the next engine."""
     memory_hard: Annotated[Size, NOW] = ""
@@ -209,16 +210,16 @@ class SparkSection(Section):
     """Spark's master URL: `local[k]`, `spark://…`, `k8s://…` or `yarn`. With `local[k]` an engine runs k tasks at a
     time for each worker."""
     driver_memory: SomeSize = "512m"
-    """The heap of each driver's JVM; for an engine see `engine.heap`."""
+    """The heap of each driver's JVM. For a shared engine, see `engine.heap`."""
     jars: Annotated[tuple[Path, ...], FLEET] = ()
-    """Jars to use instead of the locked connector jars; empty: kctl fetches the locked ones."""
+    """Jars to use instead of the locked connector jars. If empty, kctl fetches the locked jars."""
     conf: Annotated[Mapping[str, str], SECRET] = field(default_factory=dict)
-    """Other Spark properties, passed on unchanged. They reach the JVM in a private file, and `kctl config show` hides
+    """Other Spark properties. kctl passes them unchanged to the JVM, in a private file. `kctl config show` hides
     secrets."""
     auth_secret_file: str = ""
-    """A file with the secret that a Spark cluster and its applications share; empty: the variable
-    `KCTL_CLUSTER_SECRET`, if it is set. The secret turns on `spark.authenticate` and `spark.network.crypto.enabled`.
-    `spark://…` needs this secret, or `spark.authenticate` in `conf`; other masters generate one."""
+    """A file with the secret that a Spark cluster and its applications share. If empty, kctl uses the variable
+    `KCTL_CLUSTER_SECRET`. The secret turns on `spark.authenticate` and `spark.network.crypto.enabled`. `spark://…`
+    needs this secret, or `spark.authenticate` in `conf`. Other masters generate a secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,17 +229,17 @@ class StorageSection(Section):
     effect: ClassVar = NEXT_START
 
     mode: Literal[MODES] = "file"  # type: ignore[valid-type]  # a tuple of texts, which Literal takes apart
-    """`file`: SQLite; `redis`; `directly`: the handler runs inside the batch; `lake`: batches become rows of a table,
-    without sinkers (docs/storage.md)."""
+    """Where messages are stored: `file` in SQLite, `redis` in a Redis. With `directly`, the handler runs inside the
+    batch. With `lake`, batches become rows of a table, without sinkers (docs/storage.md)."""
     path: Path = Path("data/storage.sqlite")
-    """The SQLite file that all workers share, not on NFS; with mode `directly` it contains stored offsets and dead
-    letters. The default is `storage.sqlite` in `fleet.data_dir`."""
+    """The SQLite file that all workers share. It must not be on NFS. With mode `directly`, it contains stored offsets
+    and dead letters. The default is `storage.sqlite` in `fleet.data_dir`."""
     url: RedisUrl = "redis://127.0.0.1:6379/0"
     """The Redis of mode `redis`: `redis://user@host:port/database`, `rediss://…` with TLS, `unix:///path?db=0`."""
     password_file: str = ""
-    """A file with the password of the Redis, so that it is not in `url`."""
+    """A file with the password of the Redis."""
     namespace: Annotated[str, Form(r"[^\s{}]{0,249}", "letters, digits and other signs but blanks and braces")] = ""
-    """The name under which the Redis keeps messages; empty: the consumer group."""
+    """The name under which the Redis keeps messages. Empty means the consumer group."""
     format: Literal["delta"] = "delta"
     """The format of the table of mode `lake`."""
     uri: Annotated[
@@ -249,53 +250,53 @@ class StorageSection(Section):
             "or `s3://BUCKET/PREFIX`",
         ),
     ] = ""
-    """The table of mode `lake`: a folder such as `file:///srv/lake/orders`, or `s3://bucket/orders`. The first batch
-    creates it."""
+    """The location of the table of mode `lake`, such as `file:///srv/lake/orders` or `s3://bucket/orders`. The first
+    batch creates the table."""
     endpoint: Annotated[str, Form(r"|https?://[^\s/?#@]+", "`https://host` or `http://host:port`")] = ""
-    """The URL of an S3-compatible server other than AWS; empty: AWS_ENDPOINT_URL, or AWS itself."""
+    """The URL of an S3-compatible server other than AWS. If empty, kctl uses AWS_ENDPOINT_URL, or AWS itself."""
     region: str = ""
-    """The region of the bucket of `uri`; empty: AWS_REGION or AWS_DEFAULT_REGION, or `us-east-1`."""
+    """The region of the bucket of `uri`. If empty, kctl uses AWS_REGION or AWS_DEFAULT_REGION, or `us-east-1`."""
     credentials_file: str = ""
     """A file with `aws_access_key_id`, `aws_secret_access_key` and optionally `aws_session_token` in its profile
-    `default`, for the bucket of `uri`; empty: AWS_ACCESS_KEY_ID and related variables, or the role of the machine."""
+    `default`. If empty, kctl uses AWS_ACCESS_KEY_ID and related variables, or the machine's role."""
     partition_by: tuple[Annotated[str, Form(r"\S+", "a name")], ...] = ()
     """The columns that partition the table of mode `lake`."""
     merge_schema: bool = False
-    """Whether kctl adds new columns of the transform to the table of mode `lake`. If not, they keep the workers from
-    starting."""
+    """Whether kctl adds new columns of the transform to the table of mode `lake`. If `false`, a new column keeps the
+    workers from starting."""
     target_file_bytes: SomeSize = "128m"
     """The target size of files when kctl compacts the table of mode `lake`. Files below half of this size count as
     small."""
     maintenance: Annotated[bool, NOW] = True
-    """Whether the master maintains the table of mode `lake`: it compacts small files at quiet times, and once a day
+    """Whether the master maintains the table of mode `lake`. At quiet times, it compacts small files. Once a day, it
     removes files that no version of the last seven days uses."""
     block_messages: Annotated[int, number(1, 100_000), MESSAGES] = 500
     """The maximum number of messages in one block."""
     block_bytes: SomeSize = "1m"
-    """The maximum bytes of messages (keys, values, headers, before compression) in one block; a larger message gets its
-    own block."""
+    """The maximum bytes of messages (keys, values and headers, before compression) in one block. A larger message gets
+    its own block."""
     compression: Literal["none", "snappy", "lz4", "zstd"] = "lz4"
-    """The compression of blocks. lz4 reduces JSON to a quarter; zstd to a sixth, with 50 % more processor time."""
+    """The compression of blocks. `lz4` reduces JSON to a quarter. `zstd` reduces it to a sixth, with 50 % more
+    processor time."""
     on_lost_offsets: Literal["stop", "continue"] = "stop"
-    """What to do if the group has committed offsets with this storage, but the storage no longer knows the partition
-    (it was emptied or replaced): `stop` with the reason, or `continue` at the committed offset."""
+    """What to do if the storage was emptied or replaced, so that it no longer knows the stored offset of a partition:
+    `stop` with the reason, or `continue` at the committed offset."""
     on_other_storage: Literal["stop", "take_over"] = "stop"
     """What to do if the storage belongs to another group or cluster (`kctl storage migrate`), or if the group's offsets
-    were committed with another storage: `stop` with both names, or `take_over`, to continue with this storage at the
-    committed offset."""
+    were committed with another storage. `stop` stops the worker and names the two. `take_over` continues with this
+    storage at the committed offset."""
     limit: Annotated[int, number(0), MESSAGES] = 0
-    """At this many pending messages, workers take no new batch; 0: no limit."""
+    """At this many unhandled messages in the storage, workers take no new batch. 0 means no limit."""
     limit_bytes: Size = ""
-    """At this many stored bytes, including dead letters, workers take no new batch; empty: no limit."""
+    """At this many stored bytes, including dead letters, workers take no new batch. Empty means no limit."""
     dead_limit: Annotated[int, number(0), MESSAGES] = 100_000
-    """At this many dead letters, workers take no new batch until some are requeued or deleted; kctl drops none. 0: no
-    limit."""
+    """At this many dead letters, workers take no new batch until you requeue or delete some. 0 means no limit."""
     dead_expire_seconds: Seconds = 0.0
-    """kctl permanently deletes dead letters older than this, with an event; 0: never. In a table, this happens once a
-    day, in whole files."""
+    """kctl permanently deletes dead letters older than this, with an event. 0 means never. In a table, this happens
+    once a day, in whole files."""
     min_free: Size = "512m"
-    """If the disk of `path` or `uri` has less free space than this, or less than 1 % of its inodes, workers take no new
-    batch, so that sinkers can still work; empty: not checked."""
+    """Workers take no new batch if the disk of `path` or `uri` has less free space than this, or less than 1 % free
+    inodes. Empty means no check."""
 
     @property
     def kind(self) -> Kind:
@@ -305,34 +306,35 @@ class StorageSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkersSection(Section):
-    """The number of sinkers, their handler, and how often and how long they try. `[workers]` sets how sinkers are
-    started, stopped and restarted."""
+    """The number of sinkers, their handler, and how often they try. `[workers]` also sets how kctl starts, stops and
+    restarts sinkers."""
 
     effect: ClassVar = NEXT_START
 
     count: Annotated[int, number(0, 1000), NOW] = 0
     """The number of sinkers."""
     handler: Annotated[str, Form(r"|[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", "`package.module:function`")] = ""
-    """The function or class that gets messages, `package.module:name`, from the folder of this file or an installed
-    package. See handlers.md."""
+    """The function or class that gets messages, as `package.module:name` (handlers.md). It is in the folder of the
+    configuration file, or in an installed package."""
     batch_size: Annotated[int, number(1, 100_000), MESSAGES] = 500
     """The maximum number of messages in one call of the handler."""
     batch_bytes: SomeSize = "16m"
-    """The maximum bytes, as stored, that a sinker claims at a time; at least one block."""
+    """The maximum bytes, as stored, that a sinker claims at a time. A sinker always claims at least one block."""
     batch_wait_seconds: Annotated[float, number(0, 3600)] = 0.0
-    """How long to wait for a full batch after its first message; 0: do not wait."""
+    """How long a sinker waits for a full batch after its first message. 0 means no wait."""
     lease_seconds: Annotated[float, number(1)] = 60.0
     """If a sinker neither settles a claimed message nor renews its lease for this long, another sinker gets the
-    message. A sinker renews its leases every third of this time, however long the handler takes."""
+    message. A sinker renews its leases every third of this time, even during a call of the handler."""
     max_tries: Annotated[int, number(1)] = 5
-    """A message becomes a dead letter after this many deliveries without an acknowledgement."""
+    """After this many deliveries without an acknowledgement, a message becomes a dead letter."""
     retry_backoff_seconds: Seconds = 1.0
-    """The wait before a message is retried; doubles with each try, up to an hour."""
+    """The wait before a message is retried. It doubles with each try, up to an hour."""
     handler_timeout_seconds: Annotated[float, number(0.05)] = 300.0
-    """A call of the handler that takes longer than this fails. Unless the handler is `async`, kctl restarts the
+    """A call of the handler fails if it takes longer than this. Unless the handler is `async`, kctl also restarts the
     sinker."""
     ordered: bool = False
-    """Whether a failed message blocks later ones of its partition until it is acknowledged or becomes a dead letter."""
+    """Whether a failed message blocks later messages of its partition until it is acknowledged or becomes a dead
+    letter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -350,17 +352,17 @@ class StatusSection(Section):
     """How kctl judges partitions and groups (status.md)."""
 
     window_seconds: Annotated[float, number(1, 86_400)] = 60.0
-    """The time over which kctl judges a partition, and the shortest silence with pending messages that is not normal.
-    kctl extends it if batches are long."""
+    """The time over which kctl judges a partition. Silence with pending messages is normal for at least this long. kctl
+    uses a longer time if batches are long."""
     hold_seconds: Seconds = 5.0
-    """kctl reports a better status only after it has lasted this long."""
+    """kctl reports a better status only after the status has lasted this long."""
     batch_limit_seconds: Annotated[float, number(1)] = 600.0
-    """A batch that has run for longer than this no longer explains missing commits."""
+    """A running batch explains missing commits for at most this long."""
     oldest_limit: Annotated[float, number(0)] = 0.0
-    """A fleet is `degraded` if its oldest unhandled message is older than this, in seconds, and the age does not fall;
-    0: three usual cycles, at least 60. For fleets only."""
+    """A fleet is `degraded` if its oldest unhandled message is older than this, in seconds, and the age does not fall.
+    0 means three usual cycles, but at least 60 s."""
     allowed_lag: tuple[Annotated[str, Form(r".+=\d{1,18}", "`PATTERN=MESSAGES`, as in `payments-*=1`")], ...] = ()
-    """How much lag of a group counts as no lag, as in `["payments-*=1"]`; the first pattern that matches the group's
+    """How much lag of a group counts as no lag, as in `["payments-*=1"]`. The first pattern that matches the group's
     name applies. Use it for topics with transactions, because consumers never read the markers."""
 
 
@@ -371,59 +373,58 @@ class AdviceSection(Section):
     window_seconds: Annotated[float, number(60, 86_400)] = 900.0
     """The time over which kctl measures arrivals and batches."""
     utilisation: Annotated[float, number(0.1, 1)] = 0.7
-    """The share of its time for which a worker or sinker may be busy."""
+    """The largest share of its time that a worker or sinker may be busy."""
     catch_up_seconds: Annotated[float, number(1, 86_400)] = 300.0
-    """The time to handle messages that have waited for longer than one cycle."""
+    """Within this time, the advised processes must handle messages that have waited for longer than one cycle."""
     pause_seconds: Seconds = 10.0
     """How long a rebalance interrupts reading when the number of workers changes."""
     up_after_seconds: Seconds = 180.0
-    """kctl advises more processes after they have been needed for this long: the lowest number needed in the last third
-    of this time."""
+    """kctl advises more processes after they have been needed for this long. It advises the lowest number needed in the
+    last third of this time."""
     down_after_seconds: Seconds = 3600.0
-    """kctl advises fewer processes after they have sufficed for this long: the highest number needed in this time."""
+    """kctl advises fewer processes after they have sufficed for this long. It advises the highest number needed in this
+    time."""
     max_up: Annotated[float, number(1, 100)] = 2.0
-    """The largest factor by which the number may rise in one step, or by one process."""
+    """The largest factor by which the number may rise in one step. One more process is always possible."""
     max_down: Annotated[float, number(0, 1)] = 0.4
-    """The largest share by which the number may fall in one step, or by one process."""
+    """The largest share by which the number may fall in one step. One process fewer is always possible."""
     gap_seconds: Seconds = 300.0
-    """The shortest time between two changes."""
+    """The shortest time between two changes of the number."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExporterSection(Section):
-    """Collects consumer groups. `kctl exporter` collects them from one or more clusters, and a master from the fleet's
-    cluster (exporter.md). A pattern must match the whole name. It is a glob, such as `payments-*`, or a regular
-    expression between slashes, such as `/payments-(eu|us)/`."""
+    """Which consumer groups `kctl exporter` or a fleet's master collects (exporter.md). A pattern must match the whole
+    name. It is a glob, such as `payments-*`, or a regular expression between slashes, such as `/payments-(eu|us)/`."""
 
     effect: ClassVar = NOW
 
     all_groups: bool = False
-    """Whether a fleet's master also collects every other group of its cluster, with the settings of this section. `kctl
-    exporter` always does."""
+    """Whether a fleet's master also collects every other group of its cluster. `kctl exporter` always collects all
+    groups."""
     interval_seconds: Annotated[float, number(0.1, 3600)] = 10.0
     """How often the groups of a cluster are polled."""
     timeout_seconds: Annotated[float, number(0.05, 600)] = 5.0
-    """A poll leaves out brokers that do not answer within this time."""
+    """A poll leaves out a broker that does not answer within this time."""
     stale_after_seconds: Annotated[float, number(1)] = 60.0
-    """How long kctl serves the last values of a silent broker, with their age; then their series end."""
+    """For this long, kctl serves the last values of a silent broker, with their age. After that, their series end."""
     groups: tuple[Pattern, ...] = ("*",)
     """Patterns of groups to collect."""
     groups_except: tuple[Pattern, ...] = ()
-    """Patterns of groups not to collect, although they match `groups`."""
+    """Patterns of groups not to collect, even if they match `groups`."""
     topics: tuple[Pattern, ...] = ("*",)
     """Patterns of topics to collect."""
     topics_except: tuple[Pattern, ...] = ()
-    """Patterns of topics not to collect, although they match `topics`."""
+    """Patterns of topics not to collect, even if they match `topics`."""
     without_partitions: tuple[Pattern, ...] = ()
-    """Patterns of groups with series only for topics and the group."""
+    """Patterns of groups without series for partitions."""
     without_topics: tuple[Pattern, ...] = ()
-    """Patterns of groups with series only for the group."""
+    """Patterns of groups without series for partitions and topics."""
     max_partitions: Annotated[int, number(0), PARTITIONS] = 0
-    """If the groups of a cluster have more partitions than this in total, kctl drops the partition series of as few
-    groups as possible, largest first; `kctl_cluster_cut_groups` counts them. 0: no limit."""
+    """The maximum number of partitions with series in all groups of a cluster. Above it, kctl drops the partition
+    series of the largest groups. `kctl_cluster_cut_groups` counts these groups. 0 means no limit."""
     read_committed: tuple[Pattern, ...] = ()
-    """Patterns of groups that read only committed records: their lag ends at the last stable offset, so an open
-    transaction is not lag."""
+    """Patterns of groups that read only committed records. Their lag ends at the last stable offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -431,31 +432,32 @@ class HttpSection(Section):
     """The HTTP server of the master: the page, `/api/v1/…`, `/metrics`, `/healthz`, `/readyz` (http.md)."""
 
     host: Annotated[str, Form(r"\S+", "a host name or an IP address")] = "127.0.0.1"
-    """The IP address to listen on, or `localhost`. An address beyond this host requires a token, and TLS or
-    `insecure`."""
+    """The IP address to listen on, or `localhost`. An address beyond this host requires a token. It also requires TLS
+    or `insecure`."""
     port: Annotated[int, number(0, 65535)] = 9750
-    """The port to listen on, by default 9751 for `kctl exporter`; 0: any free port, see `kctl status`."""
+    """The port to listen on. `kctl exporter` defaults to 9751. With 0, kctl takes any free port, which `kctl status`
+    shows."""
     token_file: Annotated[str, NOW] = ""
-    """A file with the bearer token, or two during a rotation; one per line, of at least 16 characters, optionally as
-    `name: token`. Changes require a token, and beyond this host every request."""
+    """A file with the bearer token, or with two during a rotation. Each line has a token of at least 16 characters,
+    optionally as `name: token`. Changes always require a token. Beyond this host, every request requires one."""
     read_token_file: Annotated[str, NOW] = ""
-    """A file like `token_file`, for tokens that may only read, such as that of Prometheus. If it is set, reading
-    requires a token on loopback too."""
+    """A file like `token_file`, for tokens that may only read, such as Prometheus's. If it is set, reading on loopback
+    also requires a token."""
     tls_certificate: str = ""
-    """A PEM file with the server's certificate and its chain; turns on HTTPS."""
+    """A PEM file with the server's certificate and its chain. It turns on HTTPS."""
     tls_key: str = ""
-    """The PEM file of the certificate's key, if it is not in the file of the certificate."""
+    """The PEM file of the certificate's key, if `tls_certificate` does not contain it."""
     insecure: bool = False
-    """Whether to serve beyond this host without TLS, although others can then read tokens in transit. Use it behind a
-    proxy or mesh with TLS."""
+    """Whether to serve beyond this host without TLS, where others can read tokens in transit. Use it behind a proxy or
+    mesh with TLS."""
     allowed_hosts: Annotated[tuple[str, ...], NOW] = ()
-    """Other names by which clients may call this server without a token, such as that of a proxy on this host."""
+    """Other host names by which clients may call this server without a token, such as the name of a proxy on this
+    host."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class HostsSection(Section):
-    """Connects the masters of a fleet on several hosts. All workers of the fleet share one consumer group. Any master
-    answers for all hosts (hosts.md)."""
+    """Connects the masters of a fleet on several hosts, so that any master answers for all hosts (hosts.md)."""
 
     url: Annotated[
         str,
@@ -463,28 +465,28 @@ class HostsSection(Section):
             r"|https?://([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[1-9]\d{0,4})?", "`https://host` or `https://host:port`"
         ),
     ] = ""
-    """The address at which masters of other hosts reach this one; its port defaults to `http.port`. Empty: the fleet
+    """The address at which masters of other hosts reach this one. Its port defaults to `http.port`. If empty, the fleet
     runs on this host only."""
     name: Annotated[str, Form(f"|{NAME}", "letters, digits, `.`, `_` or `-`")] = ""
-    """The unique name of this host; empty: the system's host name."""
+    """The unique name of this host. Empty means the system's host name."""
     group: str = ""
-    """The consumer group in which the masters find each other; empty: `kafka.group` with `.kctl-masters` appended. The
-    master needs the right to READ this group; give it to no other user."""
+    """The consumer group in which the masters find each other. If empty, it is `kafka.group` with `.kctl-masters`
+    appended. The master needs the right to READ this group. Give no other user this right."""
     token_file: str = ""
-    """A file with a token for reading from other masters: one from their `http.read_token_file`."""
+    """A file with a token to read from other masters. Use a token of their `http.read_token_file`."""
     operations_token_file: str = ""
-    """A file with a token for operations on other masters: one from their `http.token_file`; empty: no operations on
-    other hosts."""
+    """A file with a token for operations on other masters. Use a token of their `http.token_file`. Empty means no
+    operations on other hosts."""
     ca_file: str = ""
-    """A PEM file with the authority that signs the hosts' certificates. kctl sends tokens to all its servers, so use an
-    authority of the fleet's own. Required with `https://`."""
+    """A PEM file with the authority that signs the hosts' certificates. Required with `https://`. Use an authority of
+    the fleet's own, because kctl sends tokens to any server that it has certified."""
     allow_plain: bool = False
-    """Whether to query masters over HTTP without TLS, and send them the token."""
+    """Whether to query masters over HTTP without TLS. kctl then sends them the token unencrypted."""
     local_storage: bool = False
-    """Whether each host may have its own storage with mode `file`. Stored messages of a lost host are then handled only
-    when it returns."""
+    """Whether each host may have its own storage with mode `file`. Messages in the storage of a lost host are handled
+    only after it returns."""
     forget_seconds: Annotated[float, number(60)] = 259_200.0
-    """How long a lost host is reported as missing; `kctl forget-host` ends that."""
+    """How long a lost host is reported as missing. `kctl forget-host` ends this earlier."""
 
     @property
     def own_name(self) -> str:

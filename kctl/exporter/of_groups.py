@@ -53,8 +53,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     GroupValue(
         name="kctl_group_behind_transaction",
-        sentence="Messages that open transactions withhold; the lag does not include them. Absent unless "
-        "`kafka.isolation_level` is `read_committed`. Only for the fleet's own group.",
+        sentence="Messages that open transactions withhold. The lag does not include them. Only for the fleet's own "
+        "group, if `kafka.isolation_level` is `read_committed`.",
         value=lambda group: group.lag.behind_transaction,
     ),
     GroupValue(
@@ -64,8 +64,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_oldest_unhandled_seconds",
-        sentence="The age of the fleet's oldest unhandled message, in Kafka, in the storage, in a handler, or "
-        "waiting for its next try; absent if the age in Kafka or in the storage is unknown.",
+        sentence="The age of the fleet's oldest unhandled message, in Kafka or in the storage. Absent if either age "
+        "is unknown.",
         samples=lambda snapshot: single(snapshot.group_assessment.oldest_unhandled_seconds),
     ),
     Single(
@@ -75,12 +75,12 @@ METRICS: tuple[Metric, ...] = (
     ),
     GroupValue(
         name="kctl_group_lag_growth_per_second",
-        sentence="The growth of the group's lag per second; negative while it falls.",
+        sentence="The growth of the group's lag per second. Negative while the lag falls.",
         value=lambda group: group.assessment.growth_per_second,
     ),
     GroupValue(
         name="kctl_group_catchup_seconds",
-        sentence="The time until the last partition has caught up; absent while the lag of any partition does not "
+        sentence="The time until the last partition has caught up. Absent while the lag of any partition does not "
         "fall.",
         value=lambda group: group.assessment.catchup_seconds,
     ),
@@ -92,48 +92,48 @@ METRICS: tuple[Metric, ...] = (
     OfGroup(
         name="kctl_group_state",
         labels=(*GROUP, "state"),
-        sentence="1 for the state of the group in its coordinator, 0 for the other states (absent for groups other "
-        f"than a fleet's own): {quoted(_STATES)}.",
+        sentence="1 for the state of the group in its coordinator, 0 for other states. For groups other than a "
+        f"fleet's own, other states are absent. The states are {quoted(_STATES)}.",
         samples=_state,
     ),
     Single(
         name="kctl_group_generation",
-        sentence="The workers' generation; it changes with each rebalance.",
+        sentence="The workers' generation. It changes with each rebalance.",
         samples=lambda snapshot: single(snapshot.member_leader.result.generation),
     ),
     OfGroup(
         name="kctl_group_info",
         labels=(*GROUP, "type", "coordinator"),
-        sentence="Always 1, for groups other than a fleet's own: `type` is `classic`, `consumer` (KIP-848), `share` "
-        "or `streams` (empty before Kafka 3.8), `coordinator` is the broker that coordinates the group.",
+        sentence="Always 1, for groups other than a fleet's own. `type` is `classic`, `consumer` (KIP-848), `share` "
+        "or `streams`, or empty before Kafka 3.8. `coordinator` is the broker that coordinates the group.",
         samples=_info,
     ),
     OfGroup(
         name="kctl_group_status",
         labels=(*GROUP, "status"),
-        sentence="1 for the worst status of any partition of the group, 0 for the others (absent, as in "
-        f"`kctl_group_state`): {quoted(Status)}. See status.md.",
+        sentence="1 for the worst status of any partition of the group, 0 for other statuses of "
+        "`kctl_consumer_status`. For groups other than a fleet's own, other statuses are absent.",
         samples=lambda group: _one_of(group, [each.value for each in Status], group.assessment.status.value),
     ),
     Single(
         name="kctl_fleet_verdict",
         labels=(*GROUP, "level"),
-        sentence=f"1 for the verdict on the fleet, 0 for the others: {quoted(Level)}. See status.md.",
+        sentence=f"1 for the verdict on the fleet, 0 for other verdicts. The verdicts are {quoted(Level)} (status.md).",
         samples=lambda snapshot: by_label({each.value: float(each is snapshot.verdict.level) for each in Level}),
     ),
     Single(
         name="kctl_fleet_finding",
         labels=(*GROUP, "level", "about"),
-        sentence="Always 1, for each finding of the verdict on the fleet: `about` is the part of the fleet in "
-        "trouble, such as `storage` (docs/runbooks/KctlFleetFailing.md); no series while the fleet is `ok`.",
+        sentence="Always 1, for each finding of the verdict on the fleet. `about` is the part of the fleet in "
+        "trouble, such as `storage` (docs/runbooks/KctlFleetFailing.md). Absent while the fleet is `ok`.",
         samples=_findings,
     ),
     Single(
         name="kctl_fleet_works",
         labels=(*GROUP, "about"),
-        sentence="Always 1, with several hosts, for each part of the work that this host can do for all: `engine`, "
-        "`workers`, and `sinkers` if the hosts share a storage. While another host does the work, a finding about "
-        "this part is not `failing` for the fleet.",
+        sentence="Always 1, for each part of the work that this host can do for all hosts: `engine`, `workers`, and "
+        "`sinkers` if the hosts share a storage. Absent with one host. While one host does a part of the work, "
+        "another host's finding about this part does not make the fleet `failing`.",
         samples=lambda snapshot: by_label(dict.fromkeys(snapshot.verdict.works, 1.0)),
     ),
     Single(
@@ -143,25 +143,27 @@ METRICS: tuple[Metric, ...] = (
     ),
     GroupValue(
         name="kctl_group_stats_age_seconds",
-        sentence="The age of the partition offsets that are oldest, at the time of the collection.",
+        sentence="The age of the oldest partition offsets, at the time of the collection.",
         value=lambda group: group.age_seconds,
     ),
     OfCluster(
         name="kctl_collect_up",
         labels=(*CLUSTER, "part"),
-        sentence="Whether the last poll of all groups of a cluster fetched a part completely: `groups` (their list), "
-        "`committed`, `members`, `offsets` (of the logs). A failed part keeps its last values; their age grows.",
+        sentence="Whether the last poll of all groups of a cluster fetched a part completely: `groups` (their "
+        "list), `committed`, `members` or `offsets` (of the logs). A failed part keeps its last values, and their age "
+        "grows.",
         samples=lambda cluster: by_label({part: float(is_up) for part, is_up in cluster.up.items()}),
     ),
     OfCluster(
         name="kctl_cluster_collect_last_success_timestamp_seconds",
         labels=(*CLUSTER, "part"),
-        sentence="When a part of the poll of all groups last succeeded; parts as in `kctl_collect_up`.",
+        sentence="When a part of the poll of all groups last succeeded. The parts are those of `kctl_collect_up`.",
         samples=lambda cluster: by_label(cluster.last_success),
     ),
     OfCluster(
         name="kctl_cluster_collect_timestamp_seconds",
-        sentence="When the groups of the cluster were last collected, even if parts failed; ages count from then.",
+        sentence="When the groups of the cluster were last collected, even if parts failed. kctl computes ages from "
+        "this time.",
         samples=lambda cluster: single(cluster.taken_at_unix),
     ),
     OfCluster(

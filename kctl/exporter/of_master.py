@@ -9,35 +9,34 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_advice",
         labels=(*GROUP, "answer"),
-        sentence=f"1 for the answer of `kctl advise`, 0 for the others: {quoted(Answer)}.",
+        sentence=f"1 for the answer of `kctl advise`, 0 for other answers. The answers are {quoted(Answer)}.",
         samples=lambda snapshot: by_label({each.value: float(each is snapshot.advice.answer) for each in Answer}),
     ),
     Single(
         name="kctl_advised_workers",
-        sentence="The number of workers that `kctl advise` names; absent while it is unknown, like the next three "
-        "metrics.",
+        sentence="The number of workers that `kctl advise` names. While the number is unknown, this metric and the "
+        "next three are absent.",
         samples=lambda snapshot: single(snapshot.advice.workers),
     ),
     Single(
         name="kctl_advised_sinkers",
-        sentence="The advised number of sinkers; absent also without sinkers.",
+        sentence="The advised number of sinkers. Also absent without sinkers.",
         samples=lambda snapshot: single(snapshot.advice.sinkers),
     ),
     Single(
         name="kctl_advised_hosts",
-        sentence="The number of hosts for the advised workers; absent also if the fleet runs on one host.",
+        sentence="The number of hosts for the advised workers. Also absent if the fleet runs on one host.",
         samples=lambda snapshot: single(snapshot.advice.hosts),
     ),
     Single(
         name="kctl_worker_capacity_per_second",
-        sentence="The messages that one worker can process per second in full batches, by the batches of the last "
-        "minutes.",
+        sentence="The messages per second that one worker can process in full batches, measured over the last minutes.",
         samples=lambda snapshot: single(snapshot.advice.capacity_per_second),
     ),
     Single(
         name="kctl_rpc_requests_total",
         labels=(*GROUP, "method", "outcome"),
-        sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (a process did not answer), `failed`.",
+        sentence="Requests that `master.sock` has answered: `ok`, `incomplete` (a process did not answer) or `failed`.",
         samples=lambda snapshot: [
             ((method, outcome), count)
             for method, stats in snapshot.rpc.items()
@@ -48,7 +47,7 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_rpc_duration_seconds",
         labels=(*GROUP, "method"),
         bounds=RPC_BUCKETS_SECONDS,
-        sentence="The duration of these requests, from the complete request to the complete reply.",
+        sentence="The duration of requests on `master.sock`, from the complete request to the complete reply.",
         samples=lambda snapshot: [
             ((snapshot.cluster, snapshot.group, method), stats.buckets, stats.seconds)
             for method, stats in snapshot.rpc.items()
@@ -58,14 +57,14 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_operations_total",
         labels=(*GROUP, "operation", "outcome"),
         sentence="Operations since the master's start, by name and outcome: `done`, `failed`, `unknown` (may still "
-        "happen), `refused` (contradicted another operation, or was malformed).",
+        "happen), or `refused` (malformed, or in conflict with another operation).",
         samples=lambda snapshot: snapshot.operations_total.items(),
     ),
     Single(
         name="kctl_http_refused_total",
         labels=(*GROUP, "code"),
-        sentence="HTTP requests and connections that were rejected before they reached a route, since the master's "
-        "start, by error code (http.md); `tls_handshake`: a handshake that failed or took too long.",
+        sentence="HTTP requests and connections that the master rejected before they reached a route, since its "
+        "start. `code` is an error code (http.md), or `tls_handshake` for a handshake that failed or took too long.",
         samples=lambda snapshot: by_label(snapshot.http_refused_total),
     ),
     Single(
@@ -85,15 +84,15 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_collect_last_success_timestamp_seconds",
         labels=(*GROUP, "part"),
-        sentence="When a part of the collection last succeeded: `agents` (all answered a ping); `committed`, "
-        "`offsets` and `group` of the brokers.",
+        sentence="When a part of the collection last succeeded: `agents` (all answered a ping), and the brokers' "
+        "`committed`, `offsets` and `group`.",
         samples=lambda snapshot: by_label(snapshot.last_success),
     ),
     Single(
         name="kctl_hosts",
         labels=(*GROUP, "host", "state"),
         sentence="1 for each host of the fleet and its state, as this host knows it: `here`, `present`, `leaving`, "
-        "`silent` (a member of the masters' group that did not answer), `gone`, `refused`; no series with one host.",
+        "`silent` (a member of the masters' group that did not answer), `gone` or `refused`. Absent with one host.",
         samples=lambda snapshot: (
             [((row.name, row.state), 1.0) for row in snapshot.hosts.rows] if snapshot.hosts else ()
         ),
@@ -101,7 +100,7 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_build_info",
         labels=(*GROUP, "version"),
-        sentence="Always 1; the label is the version of the master.",
+        sentence="Always 1. `version` is the version of the master.",
         samples=lambda _: by_label({__version__: 1.0}),
     ),
 )

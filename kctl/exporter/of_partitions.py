@@ -49,27 +49,27 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_consumer_lag_seconds",
-        sentence="The longest time that a pending message can have waited: since the last processed record's "
-        "timestamp, or since the lag was last 0, whichever is less; 0 if no message is pending. Beyond an hour, it "
-        "is estimated from the pace of arrivals.",
+        sentence="The longest time that a pending message can have waited: the age of the last processed record, or "
+        "the time since the lag was last 0 if this is shorter. 0 if no message is pending. Beyond an hour, kctl "
+        "estimates it from the pace of arrivals.",
         values=_assessed("lag_seconds"),
     ),
     PartitionColumn(
         name="kctl_consumer_lag_growth_per_second",
-        sentence="The growth of the lag per second, from commit to commit over the last minutes; negative while it "
-        "falls.",
+        sentence="The growth of the lag per second, from commit to commit over the last minutes. Negative while the "
+        "lag falls.",
         values=_assessed("growth_per_second"),
     ),
     PartitionColumn(
         name="kctl_consumer_catchup_seconds",
-        sentence="The time until the lag is 0 if it keeps falling at this pace; 0 if there is no lag, absent while it "
+        sentence="The time until the lag is 0 if it keeps falling at this pace. 0 without lag. Absent while the lag "
         "does not fall.",
         values=_assessed("catchup_seconds"),
     ),
     PartitionColumn(
         name="kctl_consumer_oldest_unhandled_seconds",
-        sentence="The age of the partition's oldest unhandled message: in Kafka (`kctl_consumer_lag_seconds`), in "
-        "the storage, in a handler, or waiting for its next try. Only for the fleet's own group.",
+        sentence="The age of the partition's oldest unhandled message, in Kafka (`kctl_consumer_lag_seconds`) or in "
+        "the storage. Only for the fleet's own group.",
         values=_oldest_unhandled,
     ),
     PartitionColumn(
@@ -85,19 +85,20 @@ METRICS: tuple[Metric, ...] = (
     PartitionColumn(
         name="kctl_consumer_ahead",
         sentence="How far the committed offset is above the end of the partition, for example because its topic was "
-        "recreated. This many messages will be skipped, and the lag is 0 (of a checkpoint: unknown). Absent otherwise.",
+        "recreated. The group will skip this many messages. The lag is 0, or unknown for a checkpoint. Absent "
+        "otherwise.",
         values=_ahead,
     ),
     PartitionColumn(
         name="kctl_consumer_lost_messages",
-        sentence="How far the committed offset is below the start of the partition: retention has removed this many "
+        sentence="How far the committed offset is below the start of the partition. Retention has removed this many "
         "unread offsets. The lag includes them. Absent otherwise.",
         values=_lost,
     ),
     WordColumn(
         name="kctl_consumer_status",
         labels=(*PARTITION, "status"),
-        sentence=f"1 for the status of the partition; the others are absent: {quoted(Status)}. See status.md.",
+        sentence=f"1 for the status of the partition: {quoted(Status)}. Other statuses are absent. See status.md.",
         values=attrgetter("assessments.status"),
         words=[status.value for status in Status],
     ),
@@ -108,7 +109,7 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_partition_end_offset",
-        sentence="The end of the partition: the offset of the next message; with `read_committed`, the last stable "
+        sentence="The end of the partition: the offset of the next message. With `read_committed`, the last stable "
         "offset.",
         values=attrgetter("partitions.end"),
     ),

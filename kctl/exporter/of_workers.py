@@ -64,7 +64,7 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_worker_state",
         labels=(*_WORKER, "state"),
-        sentence="1 for the state of the worker or sinker in the supervisor, 0 for the others: "
+        sentence="1 for the state of the worker or sinker in the supervisor, 0 for other states. The states are "
         f"{quoted(SupervisionState)}.",
         samples=lambda snapshot: [
             ((worker.name, state.value), float(worker.state == state.value))
@@ -85,22 +85,22 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_worker_resident_memory_bytes",
         labels=_WORKER,
-        sentence="Memory of all processes of the worker together, including its JVM; memory that forked processes "
+        sentence="Memory of all processes of the worker together, including its JVM. Memory that forked processes "
         "share counts once.",
         samples=lambda snapshot: by_label(snapshot.resident_bytes),
     ),
     Single(
         name="kctl_worker_memory_limit_bytes",
         labels=_WORKER,
-        sentence="The memory at which the worker is restarted; absent without a limit.",
+        sentence="The memory at which kctl restarts the worker. Absent without a limit.",
         samples=lambda snapshot: by_label(snapshot.memory_limit_bytes),
     ),
     *_declared(WorkerReply, _WORKER, _workers),
     *_declared(StorageReply, GROUP, lambda snapshot: [((), snapshot.block_size.result)]),
     Single(
         name="kctl_storage_full",
-        sentence="Whether workers take no new batch because the storage is at a limit (`kctl rpc block_size` has the "
-        "reason).",
+        sentence="Whether the storage is at a limit, so that workers take no new batch. `kctl rpc block_size` names "
+        "the limit.",
         samples=lambda snapshot: _full(snapshot.block_size.result),
     ),
     *_declared(TableReply, GROUP, lambda snapshot: [((), snapshot.block_size.result.table)]),

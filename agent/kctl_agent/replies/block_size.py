@@ -17,7 +17,7 @@ class TableReply:
         "most every ten seconds. `kctl_storage_bytes` is the table's size.",
     )
     rows: int | None = value(
-        "kctl_table_rows", "Rows of the table; absent if its log does not have the row count of every file."
+        "kctl_table_rows", "Rows of the table. Absent if the table's log does not have the row count of every file."
     )
     files: int | None = value("kctl_table_files", "Files of the newest version.")
     small_files: int | None = value(
@@ -69,28 +69,28 @@ class StorageReply:
     bytes: int | None = value("kctl_storage_bytes", "The size of the storage's content.")
     limit: int | None = value(
         "kctl_storage_limit_messages",
-        "At this many messages in the storage, workers take no new batch; absent without a limit.",
+        "At this many `pending` and `processing` messages, workers take no new batch. Absent without a limit.",
         is_limit=True,
     )
     limit_bytes: int | None = value(
         "kctl_storage_limit_bytes",
-        "At this many bytes in the storage, workers take no new batch; absent without a limit.",
+        "At this many bytes in the storage, workers take no new batch. Absent without a limit.",
         is_limit=True,
     )
     dead_limit: int | None = value(
         "kctl_storage_dead_limit_messages",
-        "At this many dead letters, workers take no new batch; absent without a limit.",
+        "At this many dead letters, workers take no new batch. Absent without a limit.",
         is_limit=True,
     )
     free_bytes: int | None = value(
         "kctl_storage_free_bytes",
-        "Free space of the storage: on its disk, or in a Redis up to its `maxmemory`; absent for a Redis without "
+        "Free space on the storage's disk, or in a Redis up to its `maxmemory`. Absent for a Redis without "
         "`maxmemory`.",
     )
     oldest_seconds: float | None = age(
         "kctl_storage_oldest_message_seconds",
-        "How long the oldest message that is neither handled nor a dead letter has been in the storage; absent if "
-        "there is none.",
+        "How long the oldest unhandled message has been in the storage. Dead letters do not count. Absent without "
+        "unhandled messages.",
     )
     full: str | None = None
     """Why workers take no new batch, in one sentence; None while there is room."""

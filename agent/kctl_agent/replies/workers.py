@@ -77,7 +77,7 @@ class SinkerStats:
     handled: int | None = counter(
         "kctl_sinker_messages_total",
         "Messages that a sinker has settled since its start: `handled`, `retried` (will be tried again), `dead` "
-        "(dead letters), `lost` (the lease expired first, so they are handled again).",
+        "(dead letters), or `lost` (handled again, because the lease expired first).",
         ("outcome", "handled"),
     )
     retried: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "retried"))
@@ -96,7 +96,7 @@ class SinkerStats:
     """The handler's name in the configuration."""
     call_seconds: float | None = age(
         "kctl_sinker_call_running_seconds",
-        "How long the sinker's present call of the handler has been running; absent between calls.",
+        "How long the sinker's present call of the handler has been running. Absent between calls.",
     )
     recent_tries: int | None = None
     """Messages passed to the handler in calls that ended in the last minute."""
@@ -106,7 +106,7 @@ class SinkerStats:
     """The error class or kind of the last recent failure, never the error's text."""
     handler_p50_seconds: float | None = value(
         "kctl_sinker_handler_duration_seconds",
-        "The duration of the sinker's latest calls of the handler: `p50`, `p99`.",
+        "Percentiles (`p50`, `p99`) of the duration of the sinker's latest calls of the handler.",
         ("percentile", "p50"),
     )
     handler_p99_seconds: float | None = value("kctl_sinker_handler_duration_seconds", "", ("percentile", "p99"))
@@ -134,12 +134,12 @@ class CommitStats:
 
     failed: int | None = counter(
         "kctl_table_commit_failures_total",
-        "Failed commits of the worker to its table since its start; their batches run again.",
+        "Failed commits of the worker to its table since its start. The worker runs their batches again.",
     )
     retried: int | None = counter(
         "kctl_table_commit_retries_total",
-        "Commits of the worker that were repeated because another writer had committed first; normal if many workers "
-        "fill one table.",
+        "Commits that the worker repeated because another writer had committed first. This is normal if many "
+        "workers fill one table.",
     )
 
 
@@ -167,7 +167,7 @@ class WorkerReply:
     last_batch_rows: int | None = None
     rows_per_second: float | None = value(column="rows/s", digits=0)
     batch_running_seconds: float | None = age(
-        "kctl_batch_running_seconds", "How long the present batch has been running; absent between batches."
+        "kctl_batch_running_seconds", "How long the present batch has been running. Absent between batches."
     )
     rows_total: int | None = counter("kctl_batch_rows_total", "Messages that the worker has stored since its start.")
     batches_total: int | None = counter("kctl_batches_total", "Batches that the worker has finished since its start.")

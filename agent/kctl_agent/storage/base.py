@@ -71,7 +71,8 @@ def silent(_: int) -> None: ...
 
 
 class StorageUnusable(StorageError, code="storage_unusable", retriable=True):
-    """The storage cannot be opened or written: missing folder or permissions, full disk, other version, or damage."""
+    """The storage cannot be opened or written. A folder or permission is missing, the disk is full, or the storage is
+    damaged or of another version."""
 
 
 class StorageMisconfigured(StorageUnusable, code="storage_misconfigured", retriable=False):

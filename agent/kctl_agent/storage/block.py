@@ -48,7 +48,7 @@ Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError, code="bad_block"):
-    """The bytes are not a block, are damaged, or have a version or codec that this release does not know."""
+    """The bytes are not a block or are damaged, or this release does not know their version or codec."""
 
 
 @dataclass(frozen=True, slots=True)

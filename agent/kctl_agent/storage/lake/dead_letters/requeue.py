@@ -104,7 +104,7 @@ def numbered_files(table: DeltaTable) -> list[str]:
 
 
 class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
-    """The dead letters of a table belong to a batch that is not committed. They are requeued after its commit."""
+    """The dead letters of a table belong to a batch that is not committed yet. kctl requeues them after its commit."""
 
 
 @dataclass(frozen=True, slots=True)
