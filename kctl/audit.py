@@ -1,5 +1,5 @@
-"""The audit log of the master and the command line. Its JSON lines record which user made which change. They contain no
-secrets. They are ASCII, so they are safe on a terminal."""
+"""The audit log: JSON lines that record which user made which change, through the master or the command line. The lines
+contain no secrets. They are ASCII, so they are safe to print on a terminal."""
 
 from __future__ import annotations
 
@@ -36,12 +36,13 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Appends a line in one write, because several processes append. If a full disk cut off the last line, ends that
-    line first. Raises OSError, also for a link or another user's file."""
+    """Appends a line. Several processes may append at the same time. Raises OSError, also if the file is a link or
+    belongs to another user."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
         size = os.fstat(descriptor).st_size
+        # A full disk may have cut off the last line.
         is_whole = size == 0 or os.pread(descriptor, 1, size - 1) == b"\n"
         text = (b"" if is_whole else b"\n") + json.dumps(line).encode() + b"\n"
         if os.write(descriptor, text) < len(text):
@@ -51,7 +52,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class AuditedOperation:
-    """A change in progress. `text` describes its progress or outcome. If the change fails, the error is added."""
+    """A change in progress. Set `text` to its progress or outcome. If the change raises, the error is appended."""
 
     def __init__(self) -> None:
         self.text = ""
@@ -61,8 +62,9 @@ class AuditedOperation:
 def operation(
     path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
 ) -> Iterator[AuditedOperation]:
-    """Writes one line before a change and one after it. A killed process leaves only the first line. `by` is the name
-    of an HTTP token. If a line cannot be written, the change still proceeds."""
+    """Writes a line before the change in the `with` block, and one after it. If the process is killed, only the first
+    line exists. Pass an HTTP token's name as `by`; the default is this process's user. If a line cannot be written,
+    the change still proceeds."""
     uid = os.getuid()
     began = time.time()
     line = {
@@ -99,8 +101,7 @@ def _append_or_log(path: Path, line: Mapping[str, Any]) -> None:
 
 
 def _login() -> str | None:
-    """Returns the login user, which `sudo` and `su` do not change. Returns None for a service."""
-    try:
+    try:  # the user who logged in, even after `sudo` or `su`; a service has none
         uid = int(Path("/proc/self/loginuid").read_text(encoding="ascii"))
     except (OSError, ValueError):
         return None

@@ -1,4 +1,4 @@
-"""Threads for work that may hang with a disk, a mount or a storage."""
+"""Threads for work that may hang, because it accesses a disk, a mount or a storage."""
 
 import asyncio
 import errno
@@ -14,8 +14,8 @@ DISK_SECONDS = 5.0
 
 
 class DaemonThreads:
-    """Threads that run submitted work. Unlike the threads of `concurrent.futures`, they do not delay the end of the
-    process. Only one thread may submit work."""
+    """Threads that run submitted work. The process can end while they still work, unlike with `concurrent.futures`.
+    Only one thread may submit work."""
 
     def __init__(self, number: int, name: str) -> None:
         self._number = number
@@ -33,7 +33,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Ends the threads after the submitted work, without waiting for them."""
+        """Returns at once. The threads end when all submitted work is finished."""
         for _ in range(self._number):
             self._work.put(None)
 
@@ -53,7 +53,7 @@ _DISK = DaemonThreads(1, "kctl-disk")
 
 
 async def on_disk(work: Callable[..., T], *args: Any) -> T:
-    """Runs `work` on a small file in the only disk thread, so a hanging disk does not block the event loop. Raises
+    """Runs `work`, which accesses a small file, outside the event loop. All callers share one thread. Raises
     TimeoutError (an OSError) after 5 s, and the errors of `work`."""
     try:
         async with asyncio.timeout(DISK_SECONDS):

@@ -18,7 +18,7 @@ class KctlError(Exception):
     def __init_subclass__(
         cls, code: str, *, retriable: bool | None = None, exit_code: int | None = None, http_status: int | None = None
     ) -> None:
-        """A class inherits what it does not declare."""
+        """Sets what a subclass declares. The subclass inherits the other values."""
         declared = {"code": code, "retriable": retriable, "exit_code": exit_code, "http_status": http_status}
         for name, value in declared.items():
             if value is not None:
@@ -30,7 +30,7 @@ class CommandRejected(KctlError, code="command_rejected", http_status=502):
 
 
 class BadAnswer(KctlError, code="bad_answer", http_status=502):
-    """The master's answer does not fit the command. The message names the field. Use the `kctl` of the master's
+    """The master's answer lacks a field, or has a wrong value. The message names it. Use the `kctl` of the master's
     release."""
 
 
@@ -57,8 +57,8 @@ class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=
 
 
 class StopTimeout(KctlError, code="stop_timeout", retriable=True, http_status=504):
-    """The master has not ended within `--timeout`. Wait, or read its log. If the master has ended, one of its processes
-    survives SIGKILL (docs/troubleshooting.md)."""
+    """The master still runs after `--timeout` (wait, or read its log). Or it has ended, but a process of the fleet
+    survived SIGKILL (docs/troubleshooting.md)."""
 
 
 class UsageError(KctlError, code="usage", exit_code=2, http_status=400):

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Returns a field by name. Bytes that are not UTF-8 become base64, and the name ends in `_base64`."""
+    """Returns a JSON field with bytes as text. If they are not UTF-8, `<name>_base64` has them in base64."""
     if value is None:
         return {name: None}
     try:
@@ -38,12 +38,12 @@ def host_and_name(process: str) -> tuple[str, str]:
 
 
 def moment(unix_seconds: float) -> str:
-    """Formats a time: `2026-11-22T10:04:02Z`, on every host. `--to` and `--time` accept this form."""
+    """Formats a time in UTC: `2026-11-22T10:04:02Z`. `--to` and `--time` accept this form."""
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(unix_seconds))
 
 
 def unix_seconds(given: datetime) -> float:
-    """Converts a given time. A time without a zone is in UTC, like all displayed times."""
+    """Converts a time that a user entered. Without a zone, it is in UTC, like all displayed times."""
     from datetime import UTC  # `rpc` and `status` do not need it
 
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

@@ -1,5 +1,5 @@
-"""Finds the fleet that a command is for. `-c`, `KCTL_CONFIG` or `./kctl.toml` names it. Otherwise it is this user's
-only running fleet. Masters register in a folder of their user. Readers of the folder remove dead masters."""
+"""Finds the fleet that a command is for. `-c`, `KCTL_CONFIG` or `./kctl.toml` names it, or it is this user's only
+running fleet. Each master writes a file to its user's registry, which is a folder."""
 
 import contextlib
 import json
@@ -43,8 +43,8 @@ def _is_own_folder(path: str) -> bool:
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """Registers this process as master, and returns the entry for `unregister`. Raises OSError, and PathError if the
-    registry does not belong to this user alone."""
+    """Adds this master to its user's registry. Returns its file there, for `unregister`. Raises OSError, and PathError
+    if the registry does not belong to this user alone."""
     folder = registry_dir(env)
     prepare_run_dir(folder)
     own = process_identity()
@@ -73,13 +73,13 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
         if fleet is not None and fleet.master is not None and is_alive(fleet.master):
             fleets.append(fleet)
         else:
-            unregister(entry)
+            unregister(entry)  # a killed master leaves its file
     return sorted(fleets, key=lambda fleet: (fleet.name, str(fleet.config)))
 
 
 def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
-    """Returns the file of `-c` (`config`) or KCTL_CONFIG, or by default kctl.toml in the working directory. Returns
-    None if the default file is missing or belongs to another user. Raises UsageError."""
+    """Returns the configuration file that `-c` (`config`) or KCTL_CONFIG names, or else kctl.toml in the working
+    directory. Returns None if this kctl.toml is missing or another user (except root) owns it. Raises UsageError."""
     if config == Path():
         raise UsageError("-c takes a FILE, not a folder or an empty text")
     if config is not None or env.get("KCTL_CONFIG"):
@@ -92,10 +92,9 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
 
 
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
-    """Returns the fleet that `-c` (`config`), KCTL_CONFIG or the working directory names. If none is named, returns the
-    only running one.
+    """Returns the fleet that `-c` (`config`), KCTL_CONFIG or ./kctl.toml names, or else the only running fleet.
 
-    Does not read a running fleet's configuration, which may be invalid by now. Raises ConfigError, PathError,
+    If the fleet is running, does not read its file, which may have become invalid. Raises ConfigError, PathError,
     NoSocketFile (no fleet is running) or UsageError (several are).
     """
     path = named(config, env)
@@ -119,7 +118,7 @@ def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fle
 
 
 def announced(run_dir: Path) -> dict[str, Any]:
-    """Returns what a master has written about itself. Returns an empty dict if the file cannot be read."""
+    """Returns the content of a master's master.json, or an empty dict if the file cannot be read."""
     try:
         about: dict[str, Any] = json.loads((run_dir / ABOUT_NAME).read_text(encoding="utf-8"))
         return about

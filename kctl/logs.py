@@ -27,7 +27,8 @@ class _Queued(QueueHandler):
 
 @contextmanager
 def written_behind() -> Iterator[None]:
-    """Writes the log in a thread, because stderr may be on a hanging disk. Waits for the thread only at the end."""
+    """Within the `with` block, writes the log in a thread, so that a hanging disk behind stderr does not block the
+    caller. At the end, waits for the thread."""
     handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
     listener = QueueListener(lines, *handlers)
     logging.root.handlers[:] = [_Queued(lines)]

@@ -1,7 +1,7 @@
-"""Checks the owners of files, because `sudo kctl` rejects everything that another user owns or can change.
+"""Checks that other users do not control the files that kctl uses.
 
 A configuration makes kctl import code, send files as passwords, write logs and signal processes. So root accepts a
-configuration only if no other user can replace it, or any folder and link on its path.
+configuration only if no other user can replace it, or a folder or link on its path.
 """
 
 import errno
@@ -19,7 +19,7 @@ _MAX_LINKS = 40  # Linux has the same limit (path_resolution(7))
 
 def refuse_others(path: Path, descriptor: int | None = None) -> None:
     """As root, checks that no other user owns or can write to a path, or a folder on the way to it. If the file is
-    missing, checks only the folders. With `descriptor`, checks that open file. Raises ConfigError."""
+    missing, checks only the folders. Pass `descriptor` if the file is open already. Raises ConfigError."""
     if os.geteuid() != 0:
         return
     try:
@@ -43,13 +43,13 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Returns whether the mode `bits` let others write to a path. Returns False on a read-only mount."""
+    """Returns whether others can write to a path. `bits` are the write bits of its mode that apply to them."""
     # Kubernetes mounts a ConfigMap read-only, with mode 0777.
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 
 
 def _steps(path: Path) -> Iterator[Path]:
-    """Yields `/`, each folder and link on the way to a path, and the final target."""
+    # `/`, each folder and link on the way, and the final target.
     at, left, links = Path("/"), list(reversed(path.parts[1:])), 0
     yield at
     while left:
@@ -92,7 +92,7 @@ def _judge(path: Path, status: os.stat_result, forbidden: int) -> None:
 
 
 def open_regular(path: Path, flags: int, *, is_link_fine: bool = False) -> int:
-    """Opens a regular file. A new file gets mode 0600. To be written, the file must belong to this process's user.
+    """Opens a regular file. A new file gets mode 0600. A file opened for writing must belong to this process's user.
     Raises OSError, also for a pipe, a folder, or (unless `is_link_fine`) a link."""
     flags |= os.O_CLOEXEC | os.O_NONBLOCK | (0 if is_link_fine else os.O_NOFOLLOW)
     try:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def decoder(config: Config) -> Decoder | None:
-    """Returns the decoder that shows messages to people, or None if keys and values are bytes. Raises ConfigError."""
+    """Returns the decoder for showing messages, or None if keys and values are plain bytes. Raises ConfigError."""
     if (config.kafka.key_format, config.kafka.value_format) == ("bytes", "bytes"):
         return None
     try:

@@ -1,5 +1,5 @@
-"""Protects the operator's terminal from foreign text, such as message bytes, names, errors and log lines. `shown`
-decides what a terminal may receive. `guarded` applies `shown` to stdout and stderr."""
+"""Protects the operator's terminal from control characters in foreign text, such as messages, names, errors and log
+lines. Within `guarded`, everything that is printed on a terminal is escaped."""
 
 import io
 import sys
@@ -38,7 +38,7 @@ def _escape(character: str) -> str:
 
 
 class _Guarded(io.TextIOBase):
-    """A stream that escapes text. It has no `buffer`, because bytes would bypass the escapes."""
+    # Without `buffer`, because bytes would bypass the escapes.
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -84,7 +84,7 @@ def _guard(stream: TextIO) -> TextIO:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """Returns the unguarded stream, for kctl's own control sequences. Pass other text through `shown` first."""
+    """Returns the stream without escaping, for kctl's own control sequences. Pass other text through `shown` first."""
     return stream.stream if isinstance(stream, _Guarded) else stream
 
 
@@ -108,7 +108,7 @@ def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 
 def bytes_writer() -> Callable[[bytes], object]:
-    """Returns a function that writes bytes to stdout. If stdout is a terminal, it writes text."""
+    """Returns a function that writes bytes to stdout. For a terminal, it decodes them first."""
     if sys.stdout.isatty():
         return lambda data: sys.stdout.write(data.decode("utf-8", "replace"))
     return sys.stdout.buffer.write

@@ -1,4 +1,4 @@
-"""Advises on a fleet or a group from samples of its work."""
+"""Computes advice for a fleet or a group from periodic samples of its work."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,10 +66,8 @@ class _Finding(NamedTuple):
 
 
 class _Need(NamedTuple):
-    """How many workers the partitions need. A load of 1 is the capacity of one worker."""
-
     number: int  # the smallest number of workers at which the most loaded one can meet its load
-    load: float  # the load of the most loaded worker at present
+    load: float  # the load of the most loaded worker at present; 1 is the capacity of one worker
     load_then: float  # the load of the most loaded worker if there were `number` workers
     hot: tuple[HotPartition, ...]
 
@@ -108,14 +106,12 @@ class _Kind:
 
     @property
     def capacity(self) -> Capacity:
-        """Returns the capacity of one process, from the batches at the current number of processes. If they do not show
-        it, uses all batches in the window."""
         now = self._now
+        # Batches that ran with another number of processes count only if the capacity is unknown without them.
         return now if now.per_second is not None else capacity(self._batches.moments(), self._full)
 
     @property
     def useless(self) -> _Rise | None:
-        """Returns the last increase of the number of processes if it brought less than half of the expected gain."""
         last, count, each = self._rise, self._count, self._now.per_second
         if last is None or (self._at < last.useless_until and last.before <= count < last.after):
             return last
@@ -269,8 +265,6 @@ def _unknown(sample: Sample, rates: Reals, seconds: float, least: float) -> str:
 
 
 def _first(sample: Sample, of_workers: _Finding, of_sinkers: _Finding) -> _Finding:
-    """Returns the finding to report, in this order: a failing handler, advice on sinkers, the finding on workers. An
-    urgent finding on workers comes before advice on sinkers, unless the storage is full."""
     if sample.failing:
         return _Finding(Answer.HANDLER, sample.failing)
     if of_sinkers.answer is not Answer.KEEP and (sample.full or of_workers.answer not in _URGENT):

@@ -1,5 +1,5 @@
 """Decides when the advised number of processes changes. It rises after minutes of higher need, and falls after an hour
-of lower need. Each step is limited."""
+of lower need. The size of each change is limited."""
 
 from collections import deque
 from math import ceil, inf
@@ -22,7 +22,7 @@ class Policy:
         self._advised = 0
 
     def interrupted(self) -> None:
-        """Restarts the wait before a rise, because the needed number is unknown at present."""
+        """Restarts the wait before a rise. Call this while the needed number is unknown."""
         self._steady_at = inf
 
     def advised(self, at: float, needed: int, current: int) -> int:
@@ -80,8 +80,8 @@ class Expectation:
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
         """Returns whether the last advised change worked, and a sentence about it. Returns None until this is known. A
-        change worked if at most `allowed` messages are pending. `waiting` is the number of pending messages. It is None
-        while processes start, or during an outage."""
+        change worked if, of the `waiting` messages, at most `allowed` are left. Pass None as `waiting` while processes
+        start, or during an outage."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None

@@ -22,8 +22,8 @@ _MOST_ERROR = 0.2  # the relative standard error above which the time of a full 
 
 
 def moments(batches: int, rows: int, seconds: float) -> Reals:
-    """Returns sums over batches: number, rows, seconds, rows², rows * seconds, seconds². Treats the batches as equal,
-    because only their totals are known."""
+    """Returns sums over batches: number, rows, seconds, rows², rows * seconds, seconds². Treats the batches as
+    equally large, because only their totals are known."""
     return np.array([batches, rows, seconds, rows**2 / batches, rows * seconds / batches, seconds**2 / batches])
 
 
@@ -77,7 +77,7 @@ class Arrivals:
     _keys: tuple[Partition, ...] = ()
 
     def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
-        """Records end offsets (NaN if unknown). Returns each partition's mean rate, and the seconds it covers."""
+        """Records end offsets (NaN if unknown). Returns each partition's mean rate, and for how many seconds."""
         if keys != self._keys:
             self._keys = keys
             self._seen.clear()
@@ -123,7 +123,7 @@ class BatchWindow:
         self._buckets.append((at, count, done))
 
     def moments(self, count: int | None = None) -> Reals:
-        """Returns the `moments` of all batches, or only of batches that ended while `count` processes ran."""
+        """Returns sums, as `moments` does, over all batches or only those that ended while `count` processes ran."""
         return sum((sums for _, with_count, sums in self._buckets if count in (None, with_count)), np.zeros(6))
 
 

@@ -79,8 +79,8 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
-    A read takes two listings and four files. With `with_state` it also lists `state/`, which may be long. If `last` had
-    no findings and the checkpoint has not changed, returns `last` after two listings.
+    Lists two folders and reads four files. `with_state` also checks `state/`, whose listing may be long. Pass the
+    previous result as `last`: if it has no findings and is unchanged, it is returned without reading files.
     """
     with reading(folder):
         try:
@@ -166,13 +166,11 @@ class _Reader:
         return self._entries[number]
 
     def _done(self, planned: int | None, committed: int | None, newest: Planned | None) -> Planned | None:
-        """Returns the newest committed batch. Before the first commit, returns the offsets where the query began.
-        Returns None if these are unknown."""
         if committed is None:
             if planned:
                 self._found(True, f"commits/ is empty: Spark takes batch {planned - 1} for done, and repeats {planned}")
                 return None
-            return Planned(self._initial())
+            return Planned(self._initial())  # before the first commit: where the query began
         if self._parsed(f"commits/{committed}", entries.commit) is None:
             return None
         if planned is None or committed > planned:
@@ -203,8 +201,6 @@ class _Reader:
         return tuple(sources)
 
     def _whole(self, planned: int, newest: Planned, *, is_done: bool) -> Planned | None:
-        """Compares the newest entry of `offsets/` with the previous one, where the newest batch starts. Returns None if
-        the two entries have different numbers of sources."""
         count, before = len(newest.sources), None
         if planned and planned - 1 not in self._offsets:
             is_async = planned - 1 not in self._commits
@@ -214,7 +210,7 @@ class _Reader:
                 + (", unless the query has asynchronous progress tracking, which leaves such gaps" if is_async else ""),
             )
         elif planned:
-            before = self._planned(planned - 1)
+            before = self._planned(planned - 1)  # where the newest batch starts
         has_more = before is None and self._folder.find(f"sources/{count}/0") is not None
         if has_more or (before is not None and len(before.sources) != count):
             others = "the query more" if before is None else f"the batch before {len(before.sources)}"
@@ -233,7 +229,6 @@ class _Reader:
         return newest
 
     def _check_state(self, version: int, newest: Planned | None) -> None:
-        """Checks that each state store has the version that the next batch reads (version N for batch N)."""
         versions: defaultdict[str, int] = defaultdict(int)
         for file in self._folder.subfolder("state").files():
             found = _STATE.fullmatch(file.name)
@@ -244,7 +239,7 @@ class _Reader:
             text = "there is no state/: a query without state starts; one with state (aggregates, joins, …) does not"
             self._found(None if has_watermark else True, text)
         for store, newest_version in sorted(versions.items()):
-            if newest_version < version:
+            if newest_version < version:  # batch N reads version N of each state store
                 self._found(
                     False, f"state/{store} ends at version {newest_version}, and the next batch reads {version}"
                 )
@@ -271,7 +266,7 @@ def place(uri: str) -> Folder:
 
 
 def store_of(uri: str) -> str:
-    """Returns the bucket or mount point of a checkpoint. Does not access its disk, which may hang."""
+    """Returns the bucket or mount point of a checkpoint without accessing its disk, which may hang."""
     found = urlsplit(uri)
     if found.scheme in _BUCKETS:
         return found.netloc

@@ -62,7 +62,7 @@ def planned(text: str) -> Planned:
 
 
 def commit(text: str) -> Mapping[str, Any]:
-    """Parses a file of `commits/`, which may have only the line of the version. Raises BadEntry."""
+    """Parses a file of `commits/`. Returns an empty mapping if it has only a version line. Raises BadEntry."""
     return _json([*_lines(text, _COMMIT_VERSIONS), "{}"][1])
 
 
@@ -81,8 +81,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns each topic's partitions above the highest one that the query reads. `counts` has each topic's number of
-    partitions. A query may omit lower ones on purpose (Spark's option `assign`)."""
+    """Returns partitions that the query does not read yet: in each topic, those above the highest one that it reads. A
+    query may omit lower ones on purpose (Spark's option `assign`). `counts` has each topic's number of partitions."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))
@@ -118,12 +118,12 @@ def _time(value: object) -> int:
 
 
 def _source(line: str) -> Offsets | None:
-    """Returns None for values that Kafka cannot have, because they would fail the requests for all groups."""
     if line == _NO_OFFSET:
         return None
     found = _json(line)
     if not found or not all(isinstance(each, dict) and each and _TOPIC.fullmatch(key) for key, each in found.items()):
         return None
+    # Requests ask for all groups at once, and one value that is invalid in Kafka would make them fail.
     pairs = [(topic, number, offset) for topic, each in found.items() for number, offset in each.items()]
     if not all(
         _PARTITION.fullmatch(number) and int(number) < 1 << 31 and type(offset) is int and 0 <= offset < 1 << 63

@@ -41,8 +41,8 @@ _FINE = ("ok", "new partition")
 
 
 class Row(NamedTuple):
-    """A partition of a query. `error` is why the log's offsets are unknown. `record_at` is the time of the last
-    processed record, in seconds since 1970."""
+    """A partition of a query. If the log's offsets are unknown, `error` has the reason. `record_at` is the time of the
+    last processed record, in seconds since 1970."""
 
     topic: str
     partition: int
@@ -62,7 +62,8 @@ def read_rows(
     *,
     is_read_committed: bool = False,
 ) -> list[Row]:
-    """Returns a row for each partition, including those that the query has not read yet. Raises KctlError."""
+    """Returns a row for each partition, even if the query has not read it yet. `only` selects topics. Raises
+    KctlError."""
     offsets = {key: offset for key, offset in checkpoint.offsets.items() if not only or key[0] in only}
     topics = topics_of(connection.open(sorted({topic for topic, _ in offsets})))
     new = unread(offsets, {topic.name: len(topic.partitions) for topic in topics.values()})
@@ -123,7 +124,6 @@ def _record_times(
     starts: Mapping[Partition, LogOffset],
     ends: Mapping[Partition, LogOffset],
 ) -> dict[Partition, float]:
-    """Returns the timestamp in seconds of each partition's last processed record. Omits records that cannot be read."""
     wanted: defaultdict[str, dict[int, int]] = defaultdict(dict)
     for (topic, partition), offset in offsets.items():
         start, end = starts[topic, partition].offset, ends[topic, partition].offset

@@ -1,7 +1,6 @@
-"""Watches checkpoints. Reads each periodically, and adds it as a group to the polls of its cluster.
+"""Reads checkpoints periodically, and adds each as a group to the polls of its cluster.
 
-Each mount or bucket has a few threads of its own. So a mount that hangs does not delay reads from another. The threads
-outlast a reload.
+Each mount or bucket has a few threads of its own, so that a mount that hangs does not delay reads from another.
 """
 
 from __future__ import annotations
@@ -42,7 +41,6 @@ class _Seen:
 
     @property
     def running_seconds(self) -> float | None:
-        """Returns how long the newest batch has been planned but not committed. Returns None if it is committed."""
         found = self.checkpoint
         if found.planned == found.committed or found.planned_at is None:
             return None
@@ -50,19 +48,15 @@ class _Seen:
 
 
 class _Store:
-    """The threads that read from a mount or bucket. If reading a checkpoint hangs, only one thread waits for it."""
-
     def __init__(self) -> None:
         self._changed = threading.Condition()
         self._read: Callable[[str, str], None] = lambda *_: None
-        self._intervals: Mapping[tuple[str, str], float] = {}
+        self._intervals: Mapping[tuple[str, str], float] = {}  # (group, URI) -> seconds between two reads
         self._due: dict[tuple[str, str], float] = {}
-        self._busy = set[tuple[str, str]]()
+        self._busy = set[tuple[str, str]]()  # at most one thread waits for a checkpoint that hangs
         self._threads = 0
 
     def serve(self, read: Callable[[str, str], None], intervals: Mapping[tuple[str, str], float]) -> None:
-        """Calls `read` periodically for each checkpoint. `intervals` has the seconds between two reads. If `intervals`
-        is empty, the threads end."""
         with self._changed:
             self._read, self._intervals = read, intervals
             self._due = {name: self._due.get(name, 0.0) for name in intervals}
@@ -73,7 +67,7 @@ class _Store:
 
     def _run(self) -> None:
         with self._changed:
-            while self._due:
+            while self._due:  # with no checkpoint left, the thread ends
                 name = min(self._due.keys() - self._busy, key=self._due.__getitem__, default=None)
                 seconds = None if name is None else self._due[name] - time.monotonic()
                 if name is None or seconds is None or seconds > 0:
@@ -93,7 +87,7 @@ class _Store:
 
 
 class CheckpointWatcher:
-    """Reads checkpoints on its own threads. Any thread may take the results."""
+    """Reads checkpoints on its own threads. Any thread may use the results."""
 
     def __init__(self, watched: Mapping[str, CheckpointSection]) -> None:
         self._watched = watched
@@ -116,12 +110,12 @@ class CheckpointWatcher:
             self._stores.setdefault(name, _Store()).serve(self._read, intervals)
 
     def close(self) -> None:
-        """Ends each thread after its current read, without waiting for it."""
+        """Returns at once. Each thread ends after its current read."""
         for store in self._stores.values():
             store.serve(self._read, {})
 
     def take_over(self, old: CheckpointWatcher) -> None:
-        """Takes over another watcher's threads, and its results for checkpoints whose settings have not changed."""
+        """After a reload, takes over the threads of `old`, and its results for checkpoints with unchanged settings."""
         self._stores, old._stores = old._stores, {}
         self._partitions, self._reading = old._partitions, old._reading
         same = {name for name, each in self._watched.items() if old._watched.get(name) == each}
@@ -129,7 +123,7 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group with the offsets of its newest committed batch. If its section names topics,
+        """Adds each checkpoint as a group with the offsets of its newest committed batch. If its settings name topics,
         offsets of other topics count as offsets in another cluster."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions

@@ -1,4 +1,4 @@
-"""The command line. `entry` finds and runs a command. `command` declares commands."""
+"""The command line."""
 
 
 def main() -> int:

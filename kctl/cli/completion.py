@@ -1,4 +1,4 @@
-"""Shell completion: suggestions for the end of a command line, and the script that asks for them."""
+"""Shell completion: suggestions for the word that a user types, and the script that asks for them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -36,7 +36,7 @@ complete --command kctl --no-files --arguments '(__kctl)'
 
 
 def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> list[str]:
-    """Suggests completions for the last word, which is before the cursor."""
+    """Suggests completions for the last word, as lines for `shell`."""
     *before, begun = words or [""]
     chosen: Option | None = None
     for word in before:
@@ -50,7 +50,7 @@ def complete(node: Command | CommandGroup, words: Sequence[str], shell: str) -> 
 
 
 def script(env: Mapping[str, str]) -> str:
-    """Returns the script for the caller's shell. Raises UsageError if kctl does not support the shell."""
+    """Returns the script for the shell in SHELL. Raises UsageError if kctl does not support the shell."""
     shell = Path(env.get("SHELL", "")).name
     if shell not in _SCRIPTS:
         raise UsageError(f"SHELL is `{shell}`: there is completion for {', '.join(_SCRIPTS)}")

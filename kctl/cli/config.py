@@ -29,7 +29,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 
 def json_schema() -> JsonObject:
-    """Returns the JSON Schema of kctl.toml. Sections are optional: environment variables can set everything."""
+    """Returns the JSON Schema of kctl.toml. No section is required, as environment variables can set everything."""
     named = {section: _named(kind) for section, kind in NAMED.items()}
     return {
         "$schema": "http://json-schema.org/draft-07/schema#",

@@ -1,4 +1,4 @@
-"""Reads the options that several commands share: the configuration, and settings on the command line."""
+"""Reads the options that several commands share: `-c` and `--set`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def config_file(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
 
 
 def overrides(options: argparse.Namespace) -> dict[str, str]:
-    """Returns the settings of `--set`, from name to text. Raises UsageError."""
+    """Returns the settings that `--set` gives, as name -> text. Raises UsageError."""
     pairs = [assignment.partition("=") for assignment in options.set or ()]
     for name, equals, _ in pairs:
         if not equals:

@@ -48,7 +48,7 @@ def as_text(document: object, output: str) -> str:
 
 
 def confirm(question: str) -> None:
-    """Asks for confirmation. Returns after a yes. Raises UsageError without a terminal, SystemExit after a no."""
+    """Returns only if the user answers yes, otherwise raises SystemExit. Raises UsageError without a terminal."""
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
     if not confirmed(question):
@@ -56,7 +56,7 @@ def confirm(question: str) -> None:
 
 
 def confirmed(question: str) -> bool:
-    """Asks on stderr. Returns whether the answer on stdin is `y` or `yes`."""
+    """Returns whether the user answers `y` or `yes`. Asks on stderr, and reads stdin."""
     sys.stdout.flush()
     try:
         sys.stderr.write(f"{clean(question)} [y/N] ")

@@ -17,7 +17,7 @@ class Column(NamedTuple):
 
 
 def columns(headings: str) -> tuple[Column, ...]:
-    """Makes columns from headings separated by blanks. A `>` aligns the column to the right."""
+    """Makes columns from headings separated by blanks. A leading `>` aligns a column to the right."""
     return tuple(Column(each.removeprefix(">"), each.startswith(">")) for each in headings.split())
 
 
@@ -47,7 +47,6 @@ def cell(value: object) -> str:
 
 
 def _set_column(column: Column, values: Sequence[Any]) -> tuple[str, Sequence[object]]:
-    """Returns a `%` format, and the heading and cells to format with it."""
     types = set(map(type, values))
     if types <= _NUMBERS:
         return _set_numbers(column, values, has_unknown=type(None) in types)
@@ -98,7 +97,7 @@ def clip(text: str, columns: int) -> str:
 
 
 def duration(seconds: float | None) -> str | None:
-    """Formats a duration: `45s`, `12m30s`, `3h05m`, `2d04h`"""
+    """Formats a duration: `45s`, `12m30s`, `3h05m`, `2d04h`."""
     if seconds is None:
         return None
     whole = int(seconds)

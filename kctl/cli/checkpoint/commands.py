@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`. The function `show` in the module `show` runs the command `show`, and so on."""
+"""The commands of `kctl checkpoint`. The module with a command's name has a function of that name, which runs it."""
 
 from functools import partial
 

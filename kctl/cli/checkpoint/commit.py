@@ -67,8 +67,6 @@ def _commit(options: argparse.Namespace, env: Mapping[str, str], checkpoint: Che
 
 
 def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder, stop: threading.Event) -> int:
-    """Commits all offsets after each batch, and at least daily. Retries during an outage of brokers or storage. Raises
-    KctlError if a retry would not help."""
     last, due, reported, has_begun = None, 0.0, "", False
     while True:
         line = ""
@@ -88,6 +86,7 @@ def _follow(options: argparse.Namespace, env: Mapping[str, str], folder: Folder,
                 has_begun, last, due = True, checkpoint.committed, time.monotonic() + _EVERYTHING_SECONDS
         except KctlError as error:
             has_begun = has_begun or isinstance(error, IncompleteAnswer)
+            # Brokers and storage recover from an outage. A checkpoint that was usable before may become so again.
             if options.dry_run or not (error.retriable or (has_begun and isinstance(error, CheckpointUnusable))):
                 raise
             line = f"{error}; retrying every {options.interval:g} s"
@@ -130,8 +129,6 @@ def _read_still(folder: Folder, seconds: float) -> Checkpoint:
 
 
 def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpoint: Checkpoint) -> list[OffsetChange]:
-    """Returns each partition's change, with an error if the change is not allowed. An offset below the group's needs
-    --force. An offset of a damaged checkpoint or recreated topic needs --trust. Raises KctlError."""
     rows, group = read_rows(connection, checkpoint, options.topic or ()), options.group
     if not rows or (checkpoint.would_start is False and not options.trust):
         why = "; ".join(each.text for each in checkpoint.findings) or "no Kafka source has read anything yet"
@@ -145,7 +142,7 @@ def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpo
 
 
 def _repeated(checkpoint: Checkpoint, change: OffsetChange) -> str | None:
-    """Returns the offsets that a planned, uncommitted batch will read again, such as `1200-1235`."""
+    # At a restart, Spark repeats the batch that is planned but not committed.
     end = (checkpoint.repeated or {}).get((change.topic, change.partition))
     return None if end is None or change.new is None or end <= change.new else f"{change.new}-{end - 1}"
 

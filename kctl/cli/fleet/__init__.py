@@ -1,1 +1,1 @@
-"""Commands for a running fleet, one module each. `operate` makes commands from operations."""
+"""Commands for a running fleet."""

@@ -1,4 +1,4 @@
-"""Asks the master of a fleet one question."""
+"""Sends a request to the master of a fleet, and describes what its reply lacks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
-    """Asks the master and returns its reply, even an incomplete one. With `of_master`, the master does not ask its
-    agents. Raises UsageError for an unknown parameter, name or id. Raises CommandRejected for other errors of the
-    master. Raises NoMaster and AgentError."""
+    """Returns the master's reply, even an incomplete one. Pass `of_master` if the master does not have to ask its
+    agents. Raises UsageError for an unknown parameter, name or id, and CommandRejected for other errors of the master.
+    Raises NoMaster, or AgentError if there is no whole reply in time."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,
@@ -55,15 +55,15 @@ def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: floa
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """Returns an error that names what is missing, or None. Raise it after printing the answer."""
+    """Returns an error that names what the reply lacks, or None. Raise the error after printing the reply."""
     if reply.complete:
         return None
     return IncompleteAnswer("; ".join(lacks(reply)))
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """Returns one sentence that names all agents without an answer, and one for each other missing part. Omits
-    duplicates, and the parts in `known`."""
+    """Returns one sentence about all agents that did not answer, and one about each other part that the replies lack.
+    Parts in `known`, which the caller already shows, are omitted."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]
@@ -73,7 +73,7 @@ def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
 
 
 def remark(reply: Reply) -> str | None:
-    """Returns the verdict in one line. Returns None if the fleet is healthy or the answer has no verdict."""
+    """Returns the verdict in one line, or None if the fleet is healthy or the reply has no verdict."""
     verdict = verdict_of(reply)
     if verdict is None or verdict.level == "ok":
         return None

@@ -73,8 +73,6 @@ def _known(fleet: Fleet, env: Mapping[str, str]) -> dict[str, Path]:
 
 
 class _Lines:
-    """Writes bytes to stdout. With a prefix, writes only whole lines, so that lines of several logs do not mix."""
-
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
         self._rest = b""
@@ -83,6 +81,7 @@ class _Lines:
         if not self._prefix:
             sys.stdout.write(data.decode("utf-8", "replace"))
         else:
+            # Only whole lines, so that lines of several logs do not mix.
             *whole, self._rest = (self._rest + data).split(b"\n")
             sys.stdout.writelines(f"{self._prefix}{line.decode('utf-8', 'replace')}\n" for line in whole)
         sys.stdout.flush()
@@ -178,7 +177,7 @@ class Follower:
     """Reads the bytes that are appended to a log after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """Begins at `position`. A rotation has ended when NAME.log.1 has not changed for `settled_seconds`."""
+        """Starts at `position`. A rotation is over when NAME.log.1 has not changed for `settled_seconds`."""
         self._path = path
         self._file = _open(path)
         self._position = position
@@ -186,7 +185,7 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns up to 64 KiB of new bytes. After a rotation, the unread rest of the older file precedes them. Returns
+        """Returns up to 64 KiB of new bytes. After a rotation, puts the unread bytes of NAME.log.1 before them. Returns
         b"" during a rotation, or if there are no new bytes."""
         unread = b""
         if self._inode_of_older() != self._older:

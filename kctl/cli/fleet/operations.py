@@ -1,4 +1,4 @@
-"""`kctl operations` and `kctl operation`. Other commands use the module to submit and follow operations."""
+"""`kctl operations` and `kctl operation`. Also submits and follows operations for other commands."""
 
 import argparse
 import sys
@@ -46,7 +46,7 @@ def _cells(operation: dict[str, Any]) -> tuple[object, ...]:
 
 
 def _typed(operation: dict[str, Any]) -> str:
-    """Formats an operation as a user types it: `seek --topic orders --to latest --dry-run`, `scale workers=3`."""
+    # Such as `seek --topic orders --to latest --dry-run` or `scale workers=3`.
     name, params = operation["operation"].replace("_", "-"), operation["params"]
     if name == "scale":
         return " ".join([name, *(f"{kind}={count}" for kind, count in params.items())])
@@ -79,7 +79,7 @@ def carry_out(
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """Submits an operation. Returns it when it has ended or is known to take long. Raises OperationUnknown."""
+    """Submits an operation. Returns it when it has ended, or earlier if it takes long. Raises OperationUnknown."""
     given = params if deadline is None else {**params, "deadline_seconds": deadline}
     try:
         return ask(fleet, name, given, _ANSWER_SECONDS).result
@@ -92,7 +92,7 @@ def asked(fleet: Fleet, id_: str) -> dict[str, Any]:
 
 
 def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
-    """Prints progress on stderr. Returns the operation when it has ended."""
+    """Returns the operation when it has ended. Until then, prints its progress on stderr."""
     shown, pause = "", Event()
     while operation["state"] == "running":
         if operation["text"] and operation["text"] != shown:
@@ -104,7 +104,7 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: str) -> None:
-    """Prints the outcome. Raises OperationFailed or OperationUnknown if the operation has this outcome."""
+    """Prints the outcome. Raises OperationFailed or OperationUnknown if that is the outcome."""
     if output != "table":
         sys.stdout.write(f"{as_text(operation, output)}\n")
     elif operation["state"] == "running":
