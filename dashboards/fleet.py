@@ -25,7 +25,7 @@ def build() -> Board:
             ),
             numbers(
                 "Time lag",
-                "The longest time that a pending message can have waited.",
+                "The longest time that a message in the lag can have waited.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=60,
@@ -66,19 +66,19 @@ def build() -> Board:
         [
             lines(
                 "Lag by group",
-                "Pending messages of each group, by the brokers' offsets.",
+                "The lag of each group, by the brokers' offsets.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Time lag by group",
-                "The longest time that a pending message of the group can have waited.",
+                "The longest time that a message in the group's lag can have waited.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
             ),
             lines(
                 "Lag by topic",
-                "Pending messages of each topic.",
+                "The lag of each topic, in messages.",
                 "short",
                 (f"max by (cluster, group, topic) (kctl_topic_lag{{{TOPIC}}})", "{{cluster}} {{group}} {{topic}}"),
             ),

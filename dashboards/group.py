@@ -22,14 +22,14 @@ def build() -> Board:
         [
             numbers(
                 "Lag",
-                "Pending messages of the group.",
+                "The lag of the group, in messages.",
                 "short",
                 (f"max by (cluster, group) (kctl_group_lag{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=100_000,
             ),
             numbers(
                 "Time lag",
-                "The longest time that a pending message can have waited.",
+                "The longest time that a message in the lag can have waited.",
                 "s",
                 (f"max by (cluster, group) (kctl_group_max_lag_seconds{{{FLEET}}})", GROUP_LEGEND),
                 warns_above=60,
@@ -53,7 +53,7 @@ def build() -> Board:
         [
             heat(
                 "Lag, partition by partition",
-                "A darker cell has more pending messages. A dark row shows a hot key or a paused worker. A dark column "
+                "A darker cell has more lag. A dark row shows a hot key or a paused worker. A dark column "
                 "shows a burst or a rebalance.",
                 "short",
                 (f"{_BY_PARTITION} (kctl_consumer_lag{{{TOPIC}}})", _PARTITION),
@@ -67,7 +67,7 @@ def build() -> Board:
             ),
             lines(
                 "Time lag by partition",
-                "The longest time that a pending message of the partition can have waited.",
+                "The longest time that a message in the partition's lag can have waited.",
                 "s",
                 (f"{_BY_PARTITION} (kctl_consumer_lag_seconds{{{TOPIC}}})", _PARTITION),
                 width=12,

@@ -400,8 +400,7 @@ class ExporterSection(Section):
     effect: ClassVar = NOW
 
     all_groups: bool = False
-    """Whether a fleet's master also collects every other group of its cluster. `kctl exporter` always collects all
-    groups."""
+    """Whether a fleet's master also collects every other group of its cluster. `kctl exporter` always does."""
     interval_seconds: Annotated[float, number(0.1, 3600)] = 10.0
     """How often the groups of a cluster are polled."""
     timeout_seconds: Annotated[float, number(0.05, 600)] = 5.0

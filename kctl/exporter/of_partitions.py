@@ -49,8 +49,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_consumer_lag_seconds",
-        sentence="The longest time that a pending message can have waited: the age of the last processed record, or "
-        "the time since the lag was last 0 if this is shorter. 0 if no message is pending. Beyond an hour, kctl "
+        sentence="The longest time that a message in the lag can have waited: the age of the last processed record, or "
+        "the time since the lag was last 0 if this is shorter. 0 if the lag is 0. Beyond an hour, kctl "
         "estimates it from the pace of arrivals.",
         values=_assessed("lag_seconds"),
     ),
