@@ -1,8 +1,6 @@
 """Decodes a reply, and makes one blocking call to a master. The module imports little, because `kctl rpc` spends most
 of its time starting."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

@@ -4,8 +4,6 @@ The pool keeps one connection per agent. Requests are pipelined, and replies are
 future, not a task, because an idle master's CPU time grows with the number of tasks.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import socket

@@ -1,7 +1,5 @@
 """Encodes typed replies to JSON."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import Field, fields, replace
 from functools import cache, partial

@@ -1,7 +1,5 @@
 """Turns a decoded frame into the bytes of its reply. Uses no socket and no thread."""
 
-from __future__ import annotations
-
 import logging
 import traceback
 from collections import Counter

@@ -1,7 +1,5 @@
 """The immutable snapshot of a process. The process publishes it, and its agent answers from it within microseconds."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import TypeVar
 

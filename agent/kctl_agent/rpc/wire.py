@@ -1,8 +1,6 @@
 """Encodes and decodes frames, without a socket or a clock. A frame is a 4-byte unsigned big-endian length, followed by
 that many bytes of UTF-8 JSON. The JSON is one object (docs/protocol.md)."""
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable, Mapping

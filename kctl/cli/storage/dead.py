@@ -128,14 +128,6 @@ def _delete(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     _change(fleet, "delete", chosen, expect)
 
 
-def _requeue(options: argparse.Namespace, env: Mapping[str, str]) -> None:
-    _change(load_fleet(options, env), "requeue", selection(options), options.expect)
-
-
-def _send(options: argparse.Namespace, env: Mapping[str, str]) -> None:
-    _change(load_fleet(options, env), "send", selection(options), options.expect, to=options.to)
-
-
 def _change(fleet: Config, verb: Verb, chosen: Selection, expect: int | None, to: str = "") -> None:
     done, what = 0, {"requeue": "requeued", "delete": "removed", "send": f"sent to {to}"}[verb]
 
@@ -204,7 +196,7 @@ COMMAND = CommandGroup(
             "kctl storage dead requeue --error-class KeyError --line shop.py:7 --expect 1200",
             "Skips messages that become dead letters meanwhile. Ctrl-C stops the command, but does not undo what it "
             "has done.",
-            run=_requeue,
+            run=lambda options, env: _change(load_fleet(options, env), "requeue", selection(options), options.expect),
         ),
         Command(
             "delete",
@@ -225,7 +217,9 @@ COMMAND = CommandGroup(
             "Delivery is at least once: after an interruption, the command sends messages again that were sent but "
             "not removed. The header kctl-dead-letter names the dead letter and stays the same, so that consumers "
             "can drop duplicates.",
-            run=_send,
+            run=lambda options, env: _change(
+                load_fleet(options, env), "send", selection(options), options.expect, to=options.to
+            ),
         ),
     ),
 )

@@ -1,7 +1,5 @@
 """Answers questions: asks the fleet and reduces the replies, or answers from the master's own knowledge. No sockets."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import time
