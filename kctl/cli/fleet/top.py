@@ -40,8 +40,6 @@ from kctl_agent.replies.block_size import StorageReply
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from kctl.rpc.client import Reply
-
 Key = Callable[[float], str | None]
 """Waits this many seconds for a key. Escape sequences such as arrows are one key."""
 Scope = Mapping[str, str | bool]  # parameters of every question: `host`, `local` or none
@@ -150,12 +148,8 @@ def _top(fleet: Fleet, scope: Scope, sort: SortOrder, every: float) -> None:
 
 
 def _poll(fleet: Fleet, scope: Scope, *, needs_master: bool = False) -> FleetTopView:
-
-    def answer(rpc: str) -> Reply:
-        return ask(fleet, rpc, scope, _TIMEOUT_SECONDS)
-
     try:
-        asked = [_THREADS.submit(partial(answer, rpc)) for rpc in _ASKED]
+        asked = [_THREADS.submit(partial(ask, fleet, rpc, scope, _TIMEOUT_SECONDS)) for rpc in _ASKED]
         workers, offsets, storage = (each.result() for each in asked)
     except (KctlError, AgentError) as error:
         if not error.retriable or (needs_master and isinstance(error, NoMaster)):
