@@ -1,5 +1,5 @@
-"""A worker's process: `python -m kctl_agent.worker` (see `process.bootstrap`). If stdin ends, the master is gone. In
-this case the worker finishes its batch, commits, leaves the group and exits."""
+"""A worker's process: `python -m kctl_agent.worker` (see `process.bootstrap`). If stdin ends, because the master is
+gone, the worker finishes its batch, commits, leaves the group and exits."""
 
 import logging
 from collections import deque
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A worker's parts, except Spark session, socket and exit code. `run` and `close` are for the main thread."""
+    """A worker without its Spark session, socket and exit code. `run` and `close` are for the main thread."""
 
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings

@@ -1,4 +1,5 @@
-"""The snapshot of a worker, made without calls to JVM or storage, because a hang there would delay every answer."""
+"""The snapshot of a worker. It is made without calls to the JVM or the storage, so that the worker still answers while
+one of them hangs."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -155,16 +156,15 @@ class WorkerStats(StoringStats):
         return tuple(row(tp, position) for tp, position in sorted(positions.items()))
 
     def _in_storage(self) -> Callable[[TopicPartition], tuple[int | None, float | None]]:
-        """Returns a function that returns a partition's number of unfinished messages (0 for a table) and the oldest
-        message's age. Before the first count, number and age are None."""
         stats, counted_at = self._storage_stats, self._counted_at
         if stats is None or counted_at is None:
-            return lambda _: (None, None)
+            return lambda _: (None, None)  # before the first count
         passed = time.monotonic() - counted_at
         known = (
             {} if isinstance(stats, TableStats) else {(each.topic, each.partition): each for each in stats.partitions}
         )
 
+        # Unfinished messages, and the oldest message's age. A table has none.
         def found(tp: TopicPartition) -> tuple[int, float | None]:
             of_one = known.get(tp)
             oldest = None if of_one is None else of_one.oldest_seconds
@@ -186,5 +186,4 @@ class WorkerStats(StoringStats):
 
 
 def _end(known: int | None, read: int | None) -> int | None:
-    """Returns the log end as last reported, or the end of a batch that has read further since."""
-    return None if known is None else max(known, read or 0)
+    return None if known is None else max(known, read or 0)  # a batch may have read further since the last report

@@ -1,8 +1,8 @@
 """The tables, connections and transactions of a file storage.
 
 `block` holds the messages, and `queue` holds the state of each block. SQLite rewrites a whole row if one column changes
-size. In one table, each lease would write 100 KB. Triggers maintain `counters`, so that counting ten million blocks
-costs no more than counting ten.
+size. If both were one table, each lease would rewrite the block, about 100 KB. Triggers maintain `counters`, so that
+counting ten million blocks costs no more than counting ten.
 """
 
 import sqlite3

@@ -1,7 +1,7 @@
 """A storage in one SQLite file, the default. Network file systems are not supported: their locks are unreliable.
 
-With `synchronous=NORMAL`, a power cut undoes the last transactions. So kctl syncs a put before it closes the writer,
-and a stored offset before it returns the offset.
+With `synchronous=NORMAL`, a power cut undoes the last transactions. So kctl syncs puts when it closes the writer, and
+syncs before it returns stored offsets.
 """
 
 import os
@@ -224,8 +224,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     @contextmanager
     def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yields the connection to one thread at a time. If `is_durable`, recovers from a failed sync at the start, and
-        syncs the log at the end. After an error, the next call opens a new connection."""
+        """Yields the connection. Pass `is_durable` to sync the log at the end, against a power cut."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
             if self._log is not None:
@@ -288,7 +287,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
 
 class DirectlyStorage(FileStorage):
-    """The storage of mode `directly`: the handler runs inside the batch. It keeps stored offsets and dead letters."""
+    """The storage of mode `directly`: the handler runs inside the batch. Stores only offsets and dead letters."""
 
     @property
     def identity(self) -> str:
@@ -298,7 +297,10 @@ class DirectlyStorage(FileStorage):
         raise StorageError('storage.mode is "directly": messages go to the handler and are not stored')
 
     def finish(self, advance: Advance, dead: Sequence[tuple[Message, str]], topic_id: str | None) -> None:
-        """Moves a stored offset and stores dead letters in one transaction. Raises the errors of `advance_offsets`."""
+        """Moves a stored offset and stores dead letters in one transaction.
+
+        Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved, StorageUnusable.
+        """
         dead_letters = given_up([m for m, _ in dead], [error for _, error in dead], topic_id, self.codec, time.time())
         with self._session(is_durable=True) as db, transaction(db):
             stored = offset_table.read(db, [advance.tp]).get(advance.tp)

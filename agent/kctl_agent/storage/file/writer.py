@@ -1,4 +1,4 @@
-"""Executor tasks put chunks of many partitions into a file storage in one transaction. Closing the writer syncs it.
+"""Stores chunks of many partitions in a file storage, in one transaction. Executor tasks use it.
 
 SQLite makes waiting writers sleep up to 100 ms between tries. So kctl's writers wait for a kernel lock on the folder.
 After the task, a thread copies the write-ahead log into the file (`checkpoint`), so that no put waits for the copy.
@@ -29,9 +29,6 @@ _uncopied: Counter[Path] = Counter()
 
 
 class FileWriter(Writer):
-    """Puts blocks. An uncompressed block is encoded just before it is written, so that it is still in the CPU cache.
-    Compressed blocks are encoded before the lock is taken, because compressing takes longer than writing."""
-
     def __init__(self, path: Path, clock: MachineClock, block_messages: int, block_bytes: int, codec: str) -> None:
         self._path = path
         self._clock = clock
@@ -48,8 +45,9 @@ class FileWriter(Writer):
             self._resources = resources.pop_all()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
+        # A block is encoded just before it is written, so that it is still in the CPU cache.
         blocks: list[Iterable[Block]] = [self._cut(chunk, 0) for chunk in chunks]
-        if self._codec != "none":
+        if self._codec != "none":  # compressing takes longer than writing, so it must not hold the lock
             blocks = [list(each) for each in blocks]
         try:
             with noting_disk_errors(self._path), in_turn(self._folder), transaction(self._db):

@@ -1,1 +1,1 @@
-"""A storage that keeps messages as rows of a lake's table, which other engines can query."""
+"""A storage that keeps messages as rows of a Delta table, which other engines can query."""

@@ -1,4 +1,4 @@
-"""A Delta table as storage for batches. Its log contains the stored offsets.
+"""Stores batches in a Delta table, together with the stored offsets.
 
 One commit adds a batch's files and moves the stored offsets of its partitions. Several groups may write to one table.
 Spark writes each batch's files into a separate folder (`worker.query.lake_put`). Readers see them after the commit.
@@ -41,7 +41,7 @@ TARGET_FILE_BYTES = 128 << 20
 
 @dataclass(eq=False, repr=False)
 class TableStorage(OffsetStore):
-    """A Delta table as storage. With `merge_schema`, a batch's new columns are added to the table."""
+    """A Delta table as storage. Pass `merge_schema` to add a batch's new columns to the table."""
 
     folder: Folder
     _: KW_ONLY
@@ -64,7 +64,7 @@ class TableStorage(OffsetStore):
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
-        """If the table's folder is on this machine, checks it without writing. Raises StorageUnusable, TableRefused."""
+        """Checks a folder on this machine without writing to it. Raises StorageUnusable, TableRefused."""
         if self.folder.local is not None:
             self.folder.check()
 
@@ -75,14 +75,14 @@ class TableStorage(OffsetStore):
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def columns(self) -> Sequence[Mapping[str, Any]] | None:
-        """Returns the table's columns as fields of Spark's JSON, or None without a table. Raises StorageUnusable."""
+        """Returns the columns as fields of Spark's JSON, or None if there is no table. Raises StorageUnusable."""
         if not self.table.exists():
             return None
         with self.table.state() as table:
             return list(table.fields)
 
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:  # noqa: ARG002
-        """Sets the owner, and returns the table's id. Any group may bind: each has its own names in the log."""
+        """Sets the owner, and returns the table's id. Accepts any group, because several may write to one table."""
         self._owner = owner.known_from(self._owner)
         with self.table.state() as table:
             return table.id
@@ -127,7 +127,7 @@ class TableStorage(OffsetStore):
         )
 
     def begin(self, advances: Collection[Advance]) -> LakeBatch:
-        """Plans a batch that stores these ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
+        """Plans a batch of these offset ranges. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
         with self.table.state() as table:
             before, id_, version = self._judged(table, advances), table.id, table.version
             claims = {tp: table.transactions.get(claim_id(self.owner, tp)) for tp in before}
@@ -160,7 +160,8 @@ class TableStorage(OffsetStore):
         id_: str | None = None,
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
-        """Moves stored offsets and adds files in one commit. Raises StoredOffsetMoved if an offset or claim changed."""
+        """Moves stored offsets and adds files in one commit. Raises StoredOffsetMoved if the log no longer has the old
+        offsets of `moves`, or the numbers in `claims`."""
         if not moves and not files:
             return
         owner = self.owner
@@ -173,8 +174,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Claims the offsets of `batch`, so that no batch planned earlier for these offsets can commit. Raises
-        StoredOffsetMoved if `batch` itself cannot commit, and StorageUnusable if the result is unknown."""
+        """Prevents commits of other batches that were planned earlier for these partitions. Raises StoredOffsetMoved if
+        `batch` itself cannot commit, and StorageUnusable if the result is unknown."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -216,8 +217,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """A batch to commit. Messages below the offsets in `below` are stored already. A batch claims its partitions before
-    it stores dead letters. `claims` are the table's last claims on these partitions."""
+    """A planned batch. Messages below the offsets in `below` are stored already. The commit fails if another batch has
+    claimed the partitions since, so that the log has other numbers than `claims`."""
 
     _storage: TableStorage
     table_id: str
@@ -229,9 +230,9 @@ class LakeBatch:
         self.folder = self._storage.folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
-        """Adds the files and moves the stored offsets to the batch's ends. If `written` is None, adds all files of the
-        folder. StoredOffsetMoved (another owner was faster) and TableRefused mean that the batch was not committed.
-        After StorageUnusable, only the stored offsets show the result."""
+        """Adds the files, moves the stored offsets to the batch's ends, and returns the files. Pass Spark's report as
+        `written` to add only files of committed tasks. StoredOffsetMoved (another owner was faster) and TableRefused
+        mean that the batch was not committed. After StorageUnusable, only the stored offsets show whether it was."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, with the rows of a batch, is gone: nothing of it was stored")
@@ -244,5 +245,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Removes the files. If abandoned tasks write more files, `sweep` finds them later by the batch's plan."""
+        """Removes the files. Keeps the plan, by which `sweep` finds files that abandoned tasks still write."""
         self.folder.remove_all()

@@ -132,13 +132,12 @@ def free_memory(client: Any, place: str) -> Free | None:
 
 
 def _appendfsync(client: Any) -> str | None:
-    """Returns the server's `appendfsync`, or None if the user may not read it, as on a hosted Redis."""
     import redis
 
     try:
         found = client.config_get("appendfsync")
     except redis.ResponseError:
-        return None
+        return None  # a hosted Redis does not let the user read it
     return next(iter(found.values()), None)
 
 
@@ -168,7 +167,7 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
-        """Calls `ask` for each of `things` to fill one pipeline. Returns the replies to all commands."""
+        """Calls `ask` with a pipeline and each of `things`. Returns the replies to all commands of the pipeline."""
         with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
             for each in things:
                 ask(pipeline, each)
@@ -200,7 +199,7 @@ class RedisSession:
         return self._scripts[name]
 
     def run_once(self, name: str, *args: object) -> Any:
-        """Runs a script that may change something only once. By the token in its first argument, the script recognizes
+        """Runs a script whose change must not be made twice. By the token in its first argument, the script recognizes
         a call that redis-py repeated."""
         return self.run(name, uuid.uuid4().hex, *args)
 

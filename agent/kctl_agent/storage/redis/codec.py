@@ -16,8 +16,8 @@ def words(*values: object) -> list[object]:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """Formats a partition as `TOPIC:PARTITION`. A topic name contains no colon."""
-    return f"{tp[0]}:{tp[1]}"
+    """Formats a partition as `TOPIC:PARTITION`."""
+    return f"{tp[0]}:{tp[1]}"  # a topic name contains no colon
 
 
 def parted(name: str) -> TopicPartition:

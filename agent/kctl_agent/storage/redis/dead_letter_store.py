@@ -26,8 +26,7 @@ class RedisDeadLetters(NumberedDeadLetters):
         return self._session.server_time()
 
     def _last_dead(self) -> int:
-        """Returns the highest number assigned so far. Dead letters and blocks share the numbers."""
-        with as_unusable(self._session.place):
+        with as_unusable(self._session.place):  # blocks get numbers from the same sequence
             return int(self._session.client.get(self._session.prefix + "seq") or 0)
 
     def _dead_places(self, selection: Selection, after: Place | None, limit: int) -> list[Place]:
@@ -93,7 +92,6 @@ class RedisDeadLetters(NumberedDeadLetters):
 def _behind(
     session: RedisSession, keys: list[str], selection: Selection, after: Place | None, limit: int
 ) -> list[list[Place]]:
-    """Finds up to `limit` places after `after` in each sorted set, even if the set does not contain `after`."""
     least, most = _scores(selection)
     begin = least if after is None or least > after.at * 1000 else f"{after.at * 1000:.0f}"
     found: list[list[Place]] = []
@@ -104,7 +102,7 @@ def _behind(
             for key in keys:
                 if key in ranks:
                     pipeline.zrange(key, ranks[key] + 1, ranks[key] + wanted, withscores=True)
-                else:
+                else:  # this set does not contain `after`
                     pipeline.zrangebyscore(key, begin, most, 0, wanted, withscores=True)
             replies = pipeline.execute()
         read = [[Place(score / 1000, int(id_)) for id_, score in reply if score <= most] for reply in replies]
@@ -126,9 +124,8 @@ def _scores(selection: Selection) -> tuple[float, float]:
 
 
 def _runs(session: RedisSession, selection: Selection) -> list[Run]:
-    """Returns the runs that may match a selection. If it names no partition or cause, one run has all dead letters."""
     if not {"topic", "partition", "error_class", "line"} & set(selection.named):
-        return [(session.prefix + "dead", DeathCause("", ""))]
+        return [(session.prefix + "dead", DeathCause("", ""))]  # all dead letters
     return _separate_runs(session, selection)
 
 

@@ -99,7 +99,7 @@ class RedisStorage(RedisDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields all blocks, but not as one snapshot. Blocks put or settled in the meantime may be missing."""
+        """Yields all blocks, but not as one snapshot. Blocks that are put or settled in the meantime may be missing."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]

@@ -1,4 +1,4 @@
-"""Puts into a Redis storage. One transaction sends the bytes of many chunks and runs the script that stores them."""
+"""Stores chunks in Redis. One transaction sends the bytes of many chunks and runs the script that stores them."""
 
 import uuid
 from collections.abc import Iterator, Sequence
@@ -51,7 +51,6 @@ class RedisWriter(Writer):
     def close(self) -> None: ...
 
     def _parts(self, chunk: Chunk, most: int) -> Iterator[Chunk]:
-        """Divides a chunk into parts of about `most` bytes. If message sizes vary, a part may be twice as large."""
         columns, begin = chunk.columns, chunk.start
         rows = len(columns) * most // max(columns.bytes, 1)
         size = max(rows // self._block_messages, 1) * self._block_messages
@@ -80,8 +79,6 @@ class RedisWriter(Writer):
             cut_at = [(skipped(chunk, each), str(each.next)) for chunk, each in zip(chunks, stored, strict=True)]
 
     def _send(self, chunks: Sequence[Chunk], blocks: Sequence[Sequence[Block]], cut_at: Sequence[str]) -> Any:
-        """Sends the bytes of blocks as plain values. Arguments of a script are copied into Lua and out again, which
-        would double the cost of a put (benchmarks/README.md)."""
         session, token = self._session, uuid.uuid4().hex
         sent: dict[str, bytes] = {}
         words: list[object] = []
@@ -89,6 +86,7 @@ class RedisWriter(Writer):
             words += (name_of(chunk.tp), chunk.topic_id or "", chunk.start, chunk.end, chunk.version, at, len(of_chunk))
             for block in of_chunk:
                 name = f"{token}:{len(sent)}"
+                # Not as an argument: the copies into Lua and back double the cost of a put (benchmarks/README.md).
                 sent[session.key("sent", name)] = block.body
                 words += (block.first, block.last, block.count, name)
         return session.run_with(sent, SENT_SECONDS, "put", token, *words)

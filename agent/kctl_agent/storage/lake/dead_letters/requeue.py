@@ -3,18 +3,20 @@
 A requeue has three steps. Even if a process is killed, no message is lost or becomes two dead letters.
 
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
-   `requeue`. Rows with a number do not count as dead letters.
-2. *The batch*: a worker transforms the rows with higher numbers than the last batch. It commits the results and the
-   highest of the numbers to the main table. After this commit, a second worker's result is rejected.
-3. *The clean-up*: this worker, the next one or a cancellation commits to the dead-letter table. If the transform failed
-   again on some rows, the commit adds these as new dead letters. A second commit removes the rows with numbers up to
-   the number of step 2. The added rows were on the disk before the commit of step 2, which names their folder. So the
-   transform, which may have changed, does not run again.
+   `requeue`, and no longer count as dead letters.
+2. *The batch*: a worker transforms the rows with higher numbers than the last batch. If the transform fails again on
+   some rows, the worker writes these to a folder as new dead letters. It commits the results, the folder's number and
+   the highest of the rows' numbers to the main table.
+3. *The clean-up*: this worker, the next one or a cancellation commits the folder's dead letters to the dead-letter
+   table. So the transform, which may have changed, does not run again. A second commit removes the requeued rows.
 
-A cancellation is a batch without files. Its third step removes the numbers and keeps the rows. A batch's dead letters
-are requeued only after its commit, because an uncommitted batch may run again with another transform. If several
-processes try step 2 or 3, only one succeeds. Its commit increases a number (a `txn` action named after the group), and
-fails if another process has increased it.
+A cancellation is a batch without files. Its third step removes the numbers and keeps the rows.
+
+Dead letters can be requeued only after the batch that wrote them is committed, because an uncommitted batch may run
+again with another transform.
+
+If several processes try step 2 or 3, only one succeeds: each commit increases a number (a `txn` action named after the
+group), and fails if another process has increased it first.
 """
 
 from __future__ import annotations
@@ -54,8 +56,8 @@ class RequeueTaken(StorageError, code="requeue_taken", retriable=True):
 
 @dataclass(frozen=True, slots=True)
 class RequeueState:
-    """What the main and the dead-letter table record about requests. `table` and `dead` are their ids, `version` and
-    `dead_version` their versions. All other fields except `kept` are request numbers (0: no request)."""
+    """What the main and the dead-letter table record about requests. `table` and `dead` are the ids of these tables,
+    `version` and `dead_version` their versions. All other fields except `kept` are request numbers (0: no request)."""
 
     table: str
     version: int
@@ -122,8 +124,8 @@ class PutBack:
 
 
 class Requeues:
-    """The requeue requests of one group of one cluster. For one thread at a time. `txn` actions of the main and the
-    dead-letter table record request numbers. Groups of this name in other clusters share the numbers."""
+    """The requeue requests of one group of one cluster, recorded as numbers in `txn` actions of both tables. A group's
+    requests in all clusters are numbered in one sequence. For one thread at a time."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -136,11 +138,12 @@ class Requeues:
         """The request up to which nothing is left to do: while it is the newest, only one table is read."""
 
     def request(self, choose: Callable[[DeltaTable], str]) -> int:
-        """Requests a requeue of the rows that `choose` selects in SQL, and returns how many. The rows must have no
-        request yet."""
+        """Requests a requeue of rows, and returns how many. `choose` returns an SQL condition, which must exclude rows
+        that already have a request."""
         stored = self._highest_put_back()
 
         def update(table: DeltaTable) -> int:
+            # `stored` is higher only if the dead-letter table was replaced.
             number = max(table.transaction_version(self._asked) or 0, stored) + 1
             properties = CommitProperties(app_transactions=[Transaction(self._asked, number)])
             metrics = table.update({NUMBER: str(number)}, predicate=choose(table), commit_properties=properties)
@@ -149,23 +152,20 @@ class Requeues:
         return self._dead.table.rewrite(update)
 
     def cancel(self) -> int:
-        """Cancels requests that no worker has executed yet, and returns the number of rows. Raises RequeueTaken.
-
-        First increases the number in the main table, which stops a worker that is requeuing the rows. The next call
-        completes an interrupted cancellation.
-        """
+        """Cancels requests that no worker has executed yet, and returns the number of rows. Raises RequeueTaken. The
+        next call completes an interrupted cancellation."""
         state = self._finished_state()
         if state.requested <= state.stored:
             return 0
         with self._dead.table.latest() as table:
             messages, _ = count(table, numbered(self.owner, state.stored, state.requested))
-        self._commit(state, CANCELLED, state.requested)
+        self._commit(state, CANCELLED, state.requested)  # a worker that is requeuing these rows cannot commit now
         self._finish_now()
         return messages
 
     def next(self) -> RequeueBatch | None:
-        """Returns the next batch of requested dead letters, or None. If a worker was killed, first completes its batch.
-        Raises BatchNotStored, RequeueTaken, StorageUnusable, TableRefused."""
+        """Returns the next batch of requested dead letters, or None. If a worker was killed before step 3, first runs
+        that step. Raises BatchNotStored, RequeueTaken, StorageUnusable, TableRefused."""
         if not self._dead.table.exists():
             return None
         with self._dead.table.state() as table:
@@ -186,12 +186,9 @@ class Requeues:
             return RequeueState(*of_lake, stored, kept, above, table.id, table.version, *numbers)
 
     def _finished(self, table_id: str) -> str:
-        """Names the `txn` action that records the last request with a finished step 3 for this main table."""
-        return f"{self._put_back}/{table_id}"
+        return f"{self._put_back}/{table_id}"  # its number is the last request whose step 3 is finished
 
     def _highest_put_back(self) -> int:
-        """Returns the group's highest request number in the main table, in any cluster. The last number in the
-        dead-letter table is lower only if that table was replaced."""
         with self._lake.table.state() as table:
             numbers = {name: number for name, number in table.transactions.items() if name.startswith(PUT_BACK)}
         of_group = (number for name, number in numbers.items() if name.split("/")[3:] == [self._group])
@@ -205,14 +202,10 @@ class Requeues:
         return state
 
     def _finish(self, state: RequeueState) -> None:
-        """Runs step 3: adds the remaining dead letters before it removes the requeued ones, so that none is missing.
-
-        After a cancellation, all rows remain. If the dead-letter table was restored from an older copy, rows that
-        earlier batches requeued become dead letters again.
-        """
         if state.finished < state.stored:
+            # Only a table restored from an older copy has rows of earlier batches: they become dead letters again.
             self._unnumber(state.finished, state.stored if state.kept == CANCELLED else state.above)
-            self._add_kept(state)
+            self._add_kept(state)  # before the removal, so that no dead letter is missing in between
         done = numbered(self.owner, 0, state.stored).sql
         self._dead.table.rewrite(lambda table: int(table.delete(done)["num_deleted_rows"]))
 
@@ -246,11 +239,10 @@ class Requeues:
                 self._dead.fit(schema)
 
     def _check_kept(self, folder: Folder, stored: int) -> None:
-        """Checks that `folder`, which has the dead letters to keep, exists. Raises StorageUnusable if it is missing and
-        the table has rows of requests up to `stored`. The next step would remove these rows."""
         with self._dead.table.errors():
             if folder.exists():
                 return
+        # Without the folder, the next step would lose the rows that failed again.
         with self._dead.table.latest() as table:
             left, _ = count(table, numbered(self.owner, 0, stored))
         if left:
@@ -319,8 +311,8 @@ class RequeueBatch:
     """A batch of `messages` dead letters to transform again. Their numbers are above `state.stored`, and at most
     `state.requested`.
 
-    `files` contain other dead letters too. An offset that was read several times (after a seek, or in a recreated
-    topic) has at most `copies` rows.
+    `files` also contain other dead letters. An offset that was read several times (after a seek, or in a recreated
+    topic) has several rows, at most `copies`.
     """
 
     requeues: Requeues

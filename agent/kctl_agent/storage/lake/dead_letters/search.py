@@ -1,5 +1,5 @@
-"""Searches dead letters in their table, in the order of their deaths. The only index is each file's least and greatest
-values. So the search first reads the coordinates of all matching dead letters, then the rows to return."""
+"""Searches dead letters in their table, the oldest first. The only index is the minimum and maximum of each column per
+file. So the search first reads the coordinates of all matching dead letters, then the rows to return."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """The file and coordinates of a dead letter's row. Two clusters of one group may have equal offsets."""
+    """The file and coordinates of a dead letter's row."""
 
     file: str
-    cluster: str | None
+    cluster: str | None  # a group may have equal offsets in two clusters
     reading: str
     topic: str
     partition: int
@@ -95,7 +95,7 @@ def next_rows(
 def all_rows(
     table: DeltaTable, wanted: Condition, selection: Selection, progress: Progress, *, with_payload: bool = False
 ) -> Iterator[tuple[Origin, DeadLetter]]:
-    """Yields the matching rows file by file. A file is read in parts. Within a part, the oldest row comes first."""
+    """Yields the matching rows file by file, in parts of a file. Within a part, the oldest row comes first."""
     payload = PAYLOAD if with_payload or selection.key is not None or selection.text is not None else []
     for file, part in parts(table, [*PLACE, *OTHERS, *payload], wanted):
         progress(0)
@@ -138,7 +138,7 @@ def batches(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Ite
 
 def parts(table: DeltaTable, columns: Sequence[str], wanted: Condition) -> Iterator[tuple[str, pa.Table]]:
     """Yields the matching rows of each file in parts, the file with the oldest row first. Uses pyarrow, because a
-    delta-rs query holds the GIL and blocks the whole process while a store does not answer."""
+    delta-rs query holds the GIL and blocks the whole process while an object store does not answer."""
     try:
         dataset = table.to_pyarrow_dataset()
         of_condition = [name for name in dataset.schema.names if name in CONDITIONS]
@@ -162,10 +162,9 @@ def _behind(after: RowPlace) -> pc.Expression:
 
 
 def _plain(rows: pa.Table) -> pa.Table:
-    """Turns a missing `reading` into "", and times into numbers, because Python has no dates after year 9999."""
     rows = rows.set_column(rows.schema.get_field_index(READING), READING, pc.fill_null(rows[READING], ""))
     for number, column in enumerate(rows.schema):
-        if pa.types.is_timestamp(column.type):
+        if pa.types.is_timestamp(column.type):  # to a number: Python has no dates after year 9999
             at = rows.column(number).cast(pa.timestamp("us", column.type.tz)).cast(pa.int64())
             rows = rows.set_column(number, column.name, at)
     return rows

@@ -1,4 +1,4 @@
-"""Selections of dead letters, as SQL for delta-rs and as expressions for reading with pyarrow. Pure."""
+"""Selections of dead letters, as SQL for delta-rs and as expressions for pyarrow. Pure."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def needs_rows(selection: Selection) -> bool:
 
 
 def reading(table_id: str, version: int) -> str:
-    """Names one pass over a partition. After a seek, or in a recreated topic, the next pass may read equal offsets."""
+    """Identifies one pass over a partition. After a seek, or in a recreated topic, a new pass reads offsets again."""
     return f"{table_id}/{version}"
 
 

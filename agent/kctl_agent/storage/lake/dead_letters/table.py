@@ -1,9 +1,9 @@
 """Messages that a transform could not read, as rows of a second Delta table next to the main table.
 
 One commit cannot change two tables. So a batch first commits its dead letters, with stored offsets of their own.
-Afterwards it commits its rows with the group's stored offsets. A repeated batch finds the dead letters that are stored
-already (`earlier_try`), and omits their messages before the transform. So each message is in one of the two tables,
-even if the transform has changed in between.
+Afterwards it commits its rows with the group's stored offsets. If the batch is repeated in between, it finds these dead
+letters (`earlier_try`), and omits their messages before the transform. So each message is in one of the two tables,
+even if the transform has changed.
 """
 
 import time
@@ -45,7 +45,8 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch. It committed the batch's dead letters (up to `stored`) but not its rows."""
+    """An earlier try of a batch, which committed dead letters up to `stored` but no rows. `messages` are the topic,
+    partition and offset of each."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -53,8 +54,8 @@ class EarlierTry:
 
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
-        """`ask_cluster` returns the id of the group's current cluster. It is called if the group has stored offsets of
-        several clusters. Without `ask_cluster`, dead letters of every cluster are requeued."""
+        """`ask_cluster` returns the id of the group's current cluster. If the group has stored offsets of several
+        clusters, only dead letters of the current one are requeued. Without `ask_cluster`, all are."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -95,8 +96,8 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that commits the dead letters of `batch`. Claims the offsets, so that earlier batches
-        cannot commit. Raises StorageUnusable, TableRefused, and StoredOffsetMoved if `batch` itself cannot commit."""
+        """Returns the batch that commits the dead letters of `batch`. Batches planned earlier for its offsets can no
+        longer commit. Raises StorageUnusable, TableRefused, and StoredOffsetMoved if `batch` itself cannot commit."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -106,18 +107,17 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Stops processes that read the stored offsets before this batch, such as a frozen former owner, from
-        committing. Returns False if there is no table, because one of these processes may still create it. Raises
-        StoredOffsetMoved, StorageUnusable."""
+        """Stops processes that planned a batch earlier, such as a frozen former owner, from committing dead letters.
+        Returns False if there is no table, because such a process may still create it. Raises StoredOffsetMoved,
+        StorageUnusable."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
         return True
 
     def _bind(self, batch: LakeBatch) -> str:
-        """Binds the dead letters' stored offsets to the main table, and returns the dead-letter table's id. If the main
-        table is replaced, these stored offsets start again."""
         owner = self._lake.owner
+        # With the main table's id, so that these stored offsets start again if that table is replaced.
         return self.storage.bind(Binding(f"{owner.group} {batch.table_id}", owner.cluster_id))
 
     def dead_page(
@@ -204,7 +204,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Passes dead letters to `send`, file by file. Removes the dead letters that `send` returns as stored."""
+        """Passes dead letters to `send`, file by file. Removes those that `send` returns, and returns their number."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0
@@ -226,7 +226,7 @@ class DeadLetterTable(DeadLetterStore):
         return done
 
     def expire(self) -> int:
-        """Removes files that have only expired dead letters of this group. Returns the number of rows."""
+        """Removes files whose rows are all expired dead letters of this group. Returns the number of rows."""
         age = self._lake.limits.dead_seconds
         rows = () if age is None else self.rows(Selection(older_than_seconds=age))
         return self._remove_files(Counter(origin.file for origin, _ in rows))
@@ -239,9 +239,8 @@ class DeadLetterTable(DeadLetterStore):
         return sum(self._deleted(_always(f"{condition.sql} and {part}")) for part in parts)
 
     def _remove_files(self, rows: Counter[str]) -> int:
-        """Removes each file that has as many rows as `rows` counts for it, and returns the number of rows. A DELETE
-        would rewrite the files. Raises Overtaken."""
         basis, files = self.storage.table.rewritable_files() if rows else (None, [])
+        # Files of which all rows are to be removed. A DELETE would rewrite them.
         whole = [each for each in files if each.rows is not None and each.rows == rows[own_file(each.path)]]
         if basis is not None and whole:
             self.storage.table.replace(whole, (), basis)
@@ -258,13 +257,11 @@ class DeadLetterTable(DeadLetterStore):
         change: Callable[[Callable[[DeltaTable], str]], int],
         besides: Condition | None = None,
     ) -> int:
-        """Runs `change`, and returns the number of changed rows. `change` receives a function that returns SQL for a
-        version of the table. A commit on that version changes exactly the counted rows. Raises CountChanged,
-        StorageError."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection = selection.dated(time.time())
 
+        # `change` commits on the version in which the rows are counted, so it changes exactly these.
         def choose(table: DeltaTable) -> str:
             condition = self._condition(selection) if besides is None else self._condition(selection) & besides
             if expect is None and not needs_rows(selection):
@@ -302,11 +299,8 @@ def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
 
 
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
-    """Returns how this batch moves the dead letters' stored offsets.
-
-    All these offsets get one new random id in place of the topic id. So if another commit came first, this batch cannot
-    commit. Offsets alone would not show this, because an earlier try of the batch may have moved them to its end.
-    """
+    # Offsets do not show whether another process was first: an earlier try may have moved them to the batch's end.
+    # So each commit sets a new id.
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}
     for tp, (before, after) in batch.moves.items():

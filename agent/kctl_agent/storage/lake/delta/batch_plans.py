@@ -1,8 +1,8 @@
-"""Plans of batches. If a batch is never committed, other processes find its files by the plan.
+"""Plans of batches, by which other processes find the files of a batch that was never committed.
 
 A batch writes its plan before its first file, and removes it after its commit. The plan names the stored offsets and
-the table's version from which the batch started. With them, later log entries show whether the batch was committed.
-While the plan exists, `vacuum` ignores the batch's folder.
+the table's version from which the batch started. Compared with later log entries, they show whether the batch was
+committed. While the plan exists, `vacuum` ignores the batch's folder.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ GIVEN_UP_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """Where a batch started: the table's `version`, and the `numbers` of the `txn` actions to move (None: not set)."""
+    """The table's `version` when a batch started, and the `numbers` of its `txn` actions then (None: not set)."""
 
     version: int
     numbers: Mapping[str, int | None]
@@ -79,8 +79,8 @@ def forget(table: Folder, batch: str) -> None:
 
 
 def sweep(table: LakeTable) -> None:
-    """Removes the files of batches that can no longer be committed. The stored offsets in their plans differ from the
-    table's. Raises StorageUnusable."""
+    """Removes the files of batches that can no longer be committed, because the table's stored offsets differ from
+    those in their plans. Raises StorageUnusable."""
     with table.errors():  # before the table, so that no plan is newer than what is read of it
         plans = dict(_read_all(table.folder))
     if not plans:
@@ -122,22 +122,16 @@ def _is_given_up(table: Folder, plan: FolderFile) -> bool:
 
 
 def _remove(table: Folder, file: FolderFile, plan: BatchPlan | None) -> None:
-    """Removes a batch's plan, and its files if the log shows that it was not committed.
-
-    A committed batch's files must stay, because older versions of the table refer to them, even after an OPTIMIZE. If
-    the log does not show whether the batch was committed, `vacuum` decides about the files.
-    """
     folder = table.subfolder(_batch(file))
+    # Older versions of the table need a committed batch's files. If the log does not show the result, `vacuum` decides.
     if plan is not None and folder.exists() and _is_overtaken(table, folder.name, plan):
         folder.remove_all()
     table.remove([plan_name(folder.name)])
 
 
 def _is_overtaken(table: Folder, batch: str, plan: BatchPlan) -> bool:
-    """Whether the log shows that the stored offsets moved on without this batch. Returns False if log entries were
-    cleaned up or are too many, or if the table was rolled back."""
     wanted = f"{batch}/".encode()
-    with suppress(FileNotFoundError, LogUnreadable):
+    with suppress(FileNotFoundError, LogUnreadable):  # entries were cleaned up, or the table was rolled back
         for version in range(plan.version + 1, plan.version + 1 + MOST_ENTRIES):
             content = table.read(name := entry_name(version))
             if wanted in content:

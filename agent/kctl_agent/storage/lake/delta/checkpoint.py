@@ -1,5 +1,5 @@
-"""Checkpoints of a table's log. delta-rs makes each in a separate process, because a checkpoint of 100,000 files takes
-hundreds of megabytes."""
+"""Checkpoints of a table's log. delta-rs writes each in a separate process, because a checkpoint of 100,000 files takes
+hundreds of megabytes of memory."""
 
 import ctypes
 import json
@@ -100,11 +100,6 @@ def main(uri: str, options: dict[str, str] | None, cleans_up: bool = True) -> No
 
 
 def _written_local(table: LocalFolder) -> DeltaTable:
-    """Writes a checkpoint of the newest version, unless there is one already.
-
-    Makes it in a separate folder with links to the log's files. Once it is on the disk, moves it into the log and
-    updates `_last_checkpoint`. A checkpoint that another process wrote first stays, because readers may know its size.
-    """
     place = table.local / FOLDER
     place.mkdir(exist_ok=True)
     for left in place.glob(f"{UNFINISHED}*"):
@@ -112,6 +107,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
             shutil.rmtree(left, ignore_errors=True)
     newest = log_files(table).checkpoint_files
     log = LogState.read(table).log
+    # The log gets the checkpoint only when it is on the disk.
     with TemporaryDirectory(prefix=UNFINISHED, dir=place) as made:
         Path(made, LOG).mkdir()
         for name in (*log.checkpoint_files, *map(entry_name, log.versions)):
@@ -125,6 +121,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
         if is_new:
             sync_file(Path(made, name))
             os.replace(Path(made, name), table.local / name)
+        # A checkpoint that another process wrote first stays: readers may know its size.
         if is_new or table.create(name, Path(made, name).read_bytes()):
             sync_file(Path(made, LAST_CHECKPOINT))
             os.replace(Path(made, LAST_CHECKPOINT), table.local / LAST_CHECKPOINT)
@@ -133,7 +130,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
 
 
 def yield_to_others() -> None:
-    """Gives this process the lowest priority and one delta-rs thread. If memory runs out, it is killed first."""
+    """Gives this process the lowest priority and one delta-rs thread. If memory runs out, the kernel kills it first."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

@@ -17,7 +17,7 @@ SAFE = "/!$&'()+,:;=@"
 def append_actions(
     files: Sequence[DataFile], transactions: Mapping[str, int], partition_by: Sequence[str], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields the actions of a blind append, which depends on no file of the table."""
+    """Yields the actions of a commit that only adds files (a blind append)."""
     parameters = {"mode": "Append", "partitionBy": json.dumps(list(partition_by))}
     yield _info("WRITE", parameters, now_ms, isBlindAppend=True)
     yield from _transactions(transactions)
@@ -28,8 +28,8 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields the actions that replace files or, without `added`, remove their rows. The commit is not a blind append.
-    So another writer's UPDATE or DELETE must restart if it has read the removed files."""
+    """Yields the actions that replace files or, without `added`, remove their rows. Another writer's UPDATE or DELETE
+    must restart if it has read these files, because the commit is not marked as a blind append."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)

@@ -80,7 +80,7 @@ class Written:
         return Written(self.rows + other.rows, self.files | other.files)
 
     def note(self, table: Folder, folder: Folder) -> None:
-        """Writes the report into the folder, for a process that has only the folder. Raises StorageUnusable."""
+        """Writes the report into the folder, so that another process can commit the files. Raises StorageUnusable."""
         try:
             folder.write(NOTE, json.dumps([self.rows, sorted(self.files)]).encode())
             table.sync([f"{folder.name}/{NOTE}"])
@@ -112,8 +112,9 @@ def _partition_text(value: object) -> str | None:
 
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
-    """Syncs and returns the files with rows, and removes other files. Returns None if the folder does not exist. If the
-    files are unreadable, raises StorageUnusable. If they have more or fewer rows than `written`, also removes them."""
+    """Syncs and returns the files with rows, and removes other files. Returns None if the folder does not exist. Raises
+    StorageUnusable if the files are unreadable or have more or fewer rows than `written`. In the latter case, also
+    removes them."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -128,7 +129,8 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Syncs and returns the files that have rows and one of `names` (None: any). Removes all other files."""
+    """Syncs and returns the files that have rows and one of `names` (None: any). Removes other files outside hidden
+    folders."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -171,7 +173,7 @@ def is_hidden(name: str) -> bool:
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether the footer has no statistics that leave out NaN, as in files that Spark or kctl wrote."""
+    """Whether the footer's statistics include NaN, as in files of Spark or kctl. Other writers leave NaN out."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 

@@ -39,8 +39,8 @@ class EntryMissing(LogUnreadable):
 
 
 def read_again(read: Callable[[], T], *raced: type[Exception]) -> T:
-    """Calls `read` again, up to four times, if it raises one of `raced`. A listing may omit an entry that is being
-    written, or contain files that no longer exist. In these cases delta-rs raises a plain DeltaError."""
+    """Calls `read`, and repeats this up to four times if it raises one of `raced`. While other processes change the
+    log, a listing may omit a new entry or contain removed files. delta-rs then raises a plain DeltaError."""
     for _ in range(ATTEMPTS - 1):
         try:
             return read()
@@ -81,8 +81,8 @@ def own_file(path: str) -> str:
 
 @contextmanager
 def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
-    """Opens one file of a checkpoint. Uses the C library's allocator, because pyarrow's own keeps 40 MB after reading a
-    checkpoint of 100,000 files. Raises CheckpointDamaged, OSError."""
+    """Opens one file of a checkpoint. Raises CheckpointDamaged, OSError."""
+    # pyarrow's own allocator would keep 40 MB after a checkpoint of 100,000 files.
     before = pa.default_memory_pool()
     pa.set_memory_pool(pa.system_memory_pool())
     try:
@@ -99,7 +99,8 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of a log from its newest checkpoint (-1 without one) on. `versions` are the later entries, in order."""
+    """The newest checkpoint of a log and the entries after it. `checkpoint` is its version (-1: none), and `versions`
+    are the versions of the entries, in order."""
 
     checkpoint: int
     checkpoint_files: tuple[str, ...]
@@ -111,8 +112,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from the checkpoint that `_last_checkpoint` names (a newer one may exist). Lists the whole log if
-    the checkpoint is missing, or with `below`. `below` excludes checkpoints from this version on. Raises OSError."""
+    """Lists the log from its newest checkpoint on. Pass `below` to ignore checkpoints from this version on, for example
+    because one is damaged. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -129,7 +130,6 @@ def _pointed_at(table: Folder) -> str:
 
 
 def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
-    """Sorts file names into entries and the newest complete checkpoint."""
     entries: list[int] = []
     checkpoints: dict[tuple[int, int, str], list[str]] = {}
     for name in names:
@@ -146,14 +146,12 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
-    """Commits these actions as this version. Returns the bytes, or None if another writer was first. After an OSError,
-    only the log shows whether the entry exists.
-
-    Syncs the entry, unlike delta-rs, because a power cut that damages an entry would make the table unreadable.
-    """
+    """Commits these actions as this version. Returns the entry's bytes, or None if another writer was first. After an
+    OSError, only the log shows whether the entry exists."""
     # No escapes: delta-rs decodes those from U+100000 on as another character.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)
     content = "".join(lines).encode()
+    # `create` syncs, because an entry damaged by a power cut would make the table unreadable.
     return content if table.create(entry_name(version), content) else None
 
 
@@ -172,10 +170,9 @@ def actions(table: Folder, version: int) -> list[dict[str, Any]]:
 
 
 def parsed(content: bytes) -> Iterator[dict[str, Any]]:
-    """Yields the action on each line. Raises ValueError if a power cut has truncated another writer's entry or left
-    zeros in it. Splits only at LF, because JSON does not escape other line ends of Unicode."""
+    """Yields the actions of an entry. Raises ValueError if it is damaged, for example by a power cut."""
     if not content:
         raise ValueError("it is empty")
-    for line in content.split(b"\n"):
+    for line in content.split(b"\n"):  # only at LF: JSON does not escape other line ends of Unicode
         if line.strip():
             yield json.loads(line.decode())

@@ -2,8 +2,10 @@
 
 A process may be frozen between any two steps, while others clean up the log or replace the table. Before delta-rs and
 Spark remove entries below a checkpoint, they write the pointer to it (`_last_checkpoint`). So while the pointer is
-unchanged, no unread entry was removed. Delta's writer for Spark checks that an entry is missing, then renames its file.
-It may overwrite an entry that another process writes in between. The stamps of the newest entries show this.
+unchanged, no unread entry was removed.
+
+Delta's writer for Spark checks that an entry is missing, and then renames its own file to that name. If another process
+has written the entry in between, the rename overwrites it. The stamps of the newest entries show this.
 """
 
 from collections.abc import Iterable
@@ -47,8 +49,8 @@ class DeltaLogReader:
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Syncs and returns the newest version. Raises NoTable, LogUnreadable, OSError, and StorageUnusable if another
-        writer has overwritten an entry. After an error, the next call reads the whole log again."""
+        """Reads the newest version, and syncs the entries of other writers. Raises NoTable, LogUnreadable, OSError, and
+        StorageUnusable if an entry was overwritten. After an error, the next call reads the whole log again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:
@@ -59,9 +61,11 @@ class DeltaLogReader:
         return state
 
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
-        """Reads newer entries into `state`. Returns False if this is another log, or if a clean-up may have removed
-        unread entries (a frozen process may have written one again). If `is_upon`, this process has just written an
-        entry after `state`. Raises StorageUnusable if an entry was overwritten."""
+        """Reads newer entries into `state`. Returns False if the whole log must be read again.
+
+        Pass `is_upon` after writing the next entry: if the last entry of `state` has changed then, another writer has
+        overwritten it (StorageUnusable). Without `is_upon`, such a change means that the log was replaced.
+        """
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
             return False
@@ -74,6 +78,7 @@ class DeltaLogReader:
                 raise self._overwritten(version)
         if (pointer := found.get(LAST_CHECKPOINT)) != self._pointer:
             log = log_files(self._table)
+            # Unread entries may be missing, or written again by a process that was frozen.
             if log.checkpoint > before:
                 return False
             self._sync([LAST_CHECKPOINT, *log.checkpoint_files])
@@ -109,7 +114,8 @@ class DeltaLogReader:
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:
-        """Checks that all readers see the entry just written. Raises StorageUnusable, LogUnreadable, OSError."""
+        """Returns the state with the entry just written, after checking that all readers see the entry. Raises
+        StorageUnusable, LogUnreadable, OSError."""
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):
@@ -126,11 +132,10 @@ class DeltaLogReader:
         raise StorageUnusable(f"the log of the table {self._table} was cleaned up or replaced in a commit")
 
     def _is_unseen(self, version: int, log: LogFiles) -> bool:
-        """Whether an entry that kctl has written is certainly not part of the log. Such an entry is above a gap, or
-        below a checkpoint that is older than the entry. A newer checkpoint may include it."""
         if log.checkpoint < version:
-            return log.checkpoint < version - 1 and version - 1 not in log.versions
+            return log.checkpoint < version - 1 and version - 1 not in log.versions  # the entry is above a gap
         entry, checkpoint = self._table.find(entry_name(version)), self._table.find(log.checkpoint_files[0])
+        # A checkpoint that is newer than the entry may include it.
         return entry is not None and checkpoint is not None and checkpoint.modified < entry.modified
 
     def _stamp(self, name: str) -> str | None:
@@ -138,6 +143,5 @@ class DeltaLogReader:
         return None if found is None else found.stamp
 
     def _sync(self, names: Iterable[str]) -> None:
-        """Syncs checkpoints and other writers' log entries, because their writers do not sync. If a power cut damaged
-        the newest file, the whole table would be unreadable."""
+        # Other writers do not sync, and a damaged newest file makes the table unreadable.
         self._table.subfolder(LOG).sync(name.removeprefix(f"{LOG}/") for name in names)

@@ -1,9 +1,9 @@
 """Stored offsets as `txn` actions of a Delta table's log. Pure.
 
-An action has a name and a 64-bit number, and survives checkpoints of the log. If two commits on one version use one
-name, the table accepts only the first. So each partition of a group has the name `kctl/CLUSTER/GROUP/TOPIC/N` for its
-next offset, which is part of every commit. Longer names are `…/version`, `…/topic-id-high` and `…/topic-id-low`. The
-number of `…/claim` changes each time a batch is about to store dead letters of the partition.
+An action has a name and a 64-bit number, and survives checkpoints of the log. If two concurrent commits set one name,
+the table accepts only the first. So every commit of a batch sets `kctl/CLUSTER/GROUP/TOPIC/N` of each partition to the
+next offset. Longer names are `…/version`, `…/topic-id-high` and `…/topic-id-low`. The number of `…/claim` changes each
+time a batch is about to store dead letters of the partition.
 """
 
 import uuid
@@ -42,7 +42,8 @@ def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPart
 
 
 def transactions(owner: Binding, before: StoredOffset | None, after: StoredOffset) -> dict[str, int]:
-    """Returns the numbers that move a stored offset. They include the next offset, so concurrent commits conflict."""
+    """Returns the names and numbers that move a stored offset. They always include the next offset, so that concurrent
+    commits conflict."""
     name = app_id(owner, after.tp)
     written = {name: after.next}
     if before is None or before.version != after.version:

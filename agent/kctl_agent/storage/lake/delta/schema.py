@@ -28,7 +28,7 @@ WIDER = {("integer", "long"), ("float", "double"), ("date", "timestamp_ntz")}
 
 
 def new_columns(there: Sequence[Mapping[str, Any]], wanted: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Returns the `wanted` columns that are not in `there`, and ignores the case of names."""
+    """Returns the `wanted` columns that are not in `there`, regardless of the case of names."""
     names = {field["name"].lower() for field in there}
     return [field for field in wanted if field["name"].lower() not in names]
 
@@ -51,8 +51,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """Returns the first type within `type_` that a table cannot have, or None. delta-rs accepts some types that other
-    engines cannot read, such as intervals."""
+    """Returns the first type within `type_` that some engines cannot read, such as an interval, or None. delta-rs would
+    accept some of these types."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -78,7 +78,7 @@ def fitted(
 ) -> tuple[list[dict[str, Any]], list[str]]:
     """Returns the columns to write (fields of Spark's JSON, all nullable), and the names of the omitted columns.
 
-    New columns are kept if `may_add`. New fields of structs are always left out. Raises TableRefused.
+    Pass `may_add` to keep new columns. New fields of structs are always left out. Raises TableRefused.
     """
     columns = {field["name"].lower(): field for field in there}
     made: list[dict[str, Any]] = []
@@ -144,8 +144,8 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that the table's files may be replaced. Raises TableRefused if it has deletion vectors, which kctl would
-    not apply."""
+    """Checks that the table's files may be replaced. Raises TableRefused if it has deletion vectors: kctl does not
+    apply them, so deleted rows would return."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(
@@ -211,7 +211,6 @@ def check_schema(
 
 
 def _not_null(place: str, there: Mapping[str, Any], given: Mapping[str, Any]) -> str | None:
-    """Returns the first column, or part of one, that may be null in the batch but not in the table."""
     if given["nullable"] and not there["nullable"]:
         return place
     pairs = zip(inner(there["type"]), inner(given["type"]), strict=True)

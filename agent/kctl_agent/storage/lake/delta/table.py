@@ -47,13 +47,13 @@ COMPACTIONS = "kctl/compactions"
 
 
 class Overtaken(StorageUnusable, code="compaction_overtaken"):
-    """Another writer changed the files, columns or table of a compaction. The remaining files were not compacted."""
+    """Another writer changed the table before files could be replaced or removed. kctl left these files unchanged."""
 
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table before its files were listed, and the files removed since. Before a commit, kctl compares this state
-    with the log, because two compactions of one file would duplicate its rows."""
+    """The table before its files were listed, and the files that were removed since. Before a commit, kctl compares
+    this state with the log, because two compactions of one file would duplicate its rows."""
 
     version: int
     committed_at: float | None
@@ -164,7 +164,7 @@ class LakeTable:
     ) -> None:
         """Adds `files` and sets the numbers of `transactions` in one commit.
 
-        `check` receives the state that directly precedes the commit. It raises an error to prevent the commit. Raises
+        `check` receives the state that directly precedes the commit, and raises an error to prevent the commit. Raises
         TableRefused if others have changed the table so that the files no longer fit. Raises StorageUnusable if the
         result is unknown, or if the table's id is no longer `id_`.
         """
@@ -187,10 +187,7 @@ class LakeTable:
             raise
 
     def _write(self, decided: Callable[[LogState], Iterator[dict[str, Any]]]) -> int:
-        """Commits the actions that `decided` returns, and returns the new version. If another writer comes first, calls
-        `decided` again. The caller holds the lock. Raises StorageUnusable. After an OSError, only the log shows the
-        result."""
-        given_up_at = time.monotonic() + COMMIT_SECONDS
+        given_up_at = time.monotonic() + COMMIT_SECONDS  # the caller holds the lock
         while True:
             state = self._log.newest()
             if written := write_entry(self.folder, state.version + 1, decided(state)):
@@ -211,7 +208,8 @@ class LakeTable:
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
         """Replaces files, or without `added` removes them with their rows, and returns the new version. TableRefused
-        and Overtaken mean that the table is unchanged. After another StorageUnusable, only the log shows the result."""
+        and Overtaken mean that the table is unchanged. After another StorageUnusable, only the log shows whether the
+        files were replaced."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:

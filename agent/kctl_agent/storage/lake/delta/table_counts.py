@@ -1,4 +1,4 @@
-"""Counts a table's files, bytes and rows. Reads its log part by part, because delta-rs' list of files is too large."""
+"""Counts a table's files, bytes and rows. Reads the log part by part, because delta-rs' list of files is too large."""
 
 import json
 import re
@@ -162,22 +162,20 @@ class TableCounter:
             self._next_at = now + max(COUNT_SECONDS, 0.0 if counted is None else (now - began) / COUNT_SHARE)
 
     def _continued(self) -> TableCounts | None:
-        """Adds the newer entries to the last count. Returns None if an entry removed files or changed statistics, or if
-        the log was replaced."""
         last = self._last
         if (
             last is None
             or last.committed_at is None
             or committed_at(self._lake.folder, last.version) != last.committed_at
         ):
-            return None
+            return None  # no count yet, or another log
         total = _Total(self._target_file_bytes, last.files, last.bytes, last.small_files, last.rows)
         version = last.version
         try:
             while True:
                 for added, action in _entry(self._lake.folder, version + 1):
                     if not added or not action["dataChange"]:
-                        return None
+                        return None  # the entry removed files or changed statistics
                     total.add(action["size"], action["rows"])
                 version += 1
         except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The places of a table's files: one contract (`base`), and one module per kind of place."""
+"""Folders of tables, on this machine or in an object store."""
 
 from kctl_agent.storage.lake.folder.base import FOLDER, Folder, FolderFile, at_once
 from kctl_agent.storage.lake.folder.local import LocalFolder

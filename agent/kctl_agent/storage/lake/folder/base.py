@@ -1,5 +1,5 @@
-"""The folder of a table. kctl uses it for plans, footers and leftovers of batches. delta-rs and Spark open it
-themselves. File names are relative to the folder, with `/`. Unlike in the log, they are not escaped."""
+"""The folder of a table, with the operations that kctl itself needs. delta-rs and Spark open the folder themselves.
+File names are relative to the folder, with `/`. Unlike in the log, they are not escaped."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -64,7 +64,7 @@ class Folder(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Creates the folder, so that its removal can be noticed later."""
+        """Creates the folder. Afterwards, `exists` returns False only if the folder was removed."""
 
     @abstractmethod
     def exists(self) -> bool:
@@ -75,7 +75,7 @@ class Folder(ABC):
         """Checks the folder before the first write. Raises StorageUnusable, or TableRefused if it can never be used."""
 
     def check_create(self) -> None:  # noqa: B027 - most places have what it takes
-        """Checks that `create` works here, before a table relies on it. Raises TableRefused."""
+        """Checks that `create` works in this folder. Raises TableRefused."""
 
     @abstractmethod
     def holds_others(self, than: Collection[str]) -> bool: ...
@@ -115,11 +115,12 @@ class Folder(ABC):
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """Removes files, and folders that become empty. Returns the number of files, if known."""
+        """Removes files, and folders that become empty. Returns the number of files, in an object store that of
+        `names`."""
 
     @abstractmethod
     def remove_all(self) -> None:
-        """Removes the folder and ignores errors, because a batch's plan shows leftovers later."""
+        """Removes the folder. Ignores errors, because `sweep` or `vacuum` removes leftovers later."""
 
     @abstractmethod
     def explain(self, error: Exception) -> str: ...
@@ -129,7 +130,7 @@ class Folder(ABC):
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """Makes these files and all names directly in this folder durable. Ignores files that no longer exist."""
+        """Makes these files durable, and all names directly in this folder. Ignores files that no longer exist."""
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
         ...

@@ -207,8 +207,7 @@ def _sync(path: Path) -> None:
 
 
 def _raise_unless_gone(error: OSError) -> None:
-    """Ignores only a missing folder, because a folder that cannot be listed may contain files."""
-    if not isinstance(error, FileNotFoundError):
+    if not isinstance(error, FileNotFoundError):  # a folder that cannot be listed may contain files
         raise error
 
 

@@ -1,5 +1,8 @@
-"""A prefix of a bucket, on S3 or a compatible server. If several `PUT` requests have `If-None-Match: *`, the server
-must accept only one of them, even if they are concurrent. `check` finds servers that accept more."""
+"""A table's folder in a bucket, on S3 or a compatible server.
+
+If several `PUT` requests for one object have `If-None-Match: *`, the server must accept only one of them, even if they
+are concurrent. `check` rejects other servers.
+"""
 
 from __future__ import annotations
 
@@ -146,10 +149,9 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Creates an object. Also returns True if an existing object has equal content, because a request repeated
-        after a lost reply may find its own object. If the store rejects the request although there is no object, tries
-        up to `CREATES` times. A conflict (409) that no writer won has this effect."""
-        for _ in range(CREATES):
+        """Creates an object. Also returns True if an existing object has equal content, because obstore repeats a
+        request whose reply was lost."""
+        for _ in range(CREATES):  # a conflict (409) may end without a winner
             if self._created(self._key(name), content):
                 return True
             with suppress(FileNotFoundError):
@@ -238,9 +240,8 @@ class S3Folder(Folder):
 
 
 def _retries() -> RetryConfig:
-    """Makes obstore retry for `RETRY_SECONDS`. By default it gives up after ten retries, within two to six seconds."""
     least, most = (timedelta(seconds=each) for each in BACKOFF_SECONDS)
-    return {
+    return {  # by default, obstore gives up after ten retries, within two to six seconds
         "max_retries": RETRIES,
         "retry_timeout": timedelta(seconds=RETRY_SECONDS),
         "backoff": {"init_backoff": least, "max_backoff": most, "base": 2},

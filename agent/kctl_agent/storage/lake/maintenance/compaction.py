@@ -1,8 +1,8 @@
 """Compaction: puts the rows of many small files into few large ones, in separate commits.
 
 A concurrent commit of a batch does not conflict. If an UPDATE, DELETE, MERGE or OPTIMIZE has changed the files, the
-compaction has no effect. kctl does not use the compaction of delta-rs, whose statistics hide rows (`merge_files`).
-delta-rs also reports success although another OPTIMIZE came first, and does not sync.
+compaction has no effect. kctl does not use the compaction of delta-rs: its statistics hide rows with NaN, it reports
+success although another OPTIMIZE came first, and it does not sync.
 """
 
 import uuid
@@ -61,8 +61,8 @@ class Compaction:
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
         """Groups small files by partition. Returns no group if no partition has `least` of them.
 
-        If a partition's smaller files together have less than `share` times the size of its largest file, leaves out
-        the largest file. Repeats this with the next largest. A share of 1 prevents repeated compaction of rows.
+        Leaves out the largest files of a partition, while all smaller ones together have less than `share` times the
+        size of the largest. With a share of 1, rows are not compacted again and again.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
@@ -75,7 +75,8 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Returns files of writers that leave NaN out of footers, such as delta-rs. Each file is its own group."""
+        """Returns files of writers that leave NaN out of footers, such as delta-rs, except those in `besides`. Each
+        file is its own group."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
@@ -150,8 +151,8 @@ def _discard(table: Folder, made: Folder) -> None:
 def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: pa.Schema) -> list[DataFile]:
     """Merges files with pyarrow. Returns no file if they have no rows. `columns` exclude the table's partition columns.
 
-    Spark orders NaN above all numbers, but other writers leave NaN out of statistics. So kctl writes no statistics for
-    a column that may have NaN, because such statistics could hide rows.
+    Writes no statistics for a column that may have NaN. Spark orders NaN above all numbers, so statistics without NaN
+    would hide rows from its queries.
     """
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()
@@ -216,7 +217,6 @@ def _read(parquet: pq.ParquetFile) -> Iterator[pa.RecordBatch]:
 
 
 def _paths(fields: Iterable[pa.Field], parent: str = "") -> Iterator[str]:
-    """Yields the names of columns and their parts. Parts of lists and maps get numbers, because their names vary."""
     for each in fields:
         yield (path := f"{parent}{each.name}")
         inner = [each.type.field(number) for number in range(each.type.num_fields)]

@@ -20,14 +20,14 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
     """Returns files that are in no version of the last `hours` and in no running batch. If `hours` is None, the table's
     configuration applies, by default 7 days. Raises StorageUnusable.
 
-    A running batch, even of a process frozen for long, has a plan from before its first file to after its commit. Files
-    of other writers are protected only by their age. Files are listed first, then plans, and then the table. In another
-    order, a batch that ends in between would lose its files.
+    The files of a running batch are protected by its plan, even if its process is frozen for long. Files of other
+    writers are protected only for `COMMIT_SECONDS`.
     """
     plans.sweep(lake)
     with lake.latest() as table:
         listed = set(table.vacuum(hours, dry_run=True, enforce_retention_duration=False, full=True))
     oldest = time.time() - 3600 * (RETENTION_HOURS if hours is None else hours)
+    # In this order (files, plans, table), a batch that ends in between keeps its files.
     with lake.errors():
         found = [file for file in lake.folder.files() if _is_left(file, listed, oldest)]
         in_flight = plans.planned(lake.folder)
