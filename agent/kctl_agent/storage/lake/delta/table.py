@@ -80,7 +80,7 @@ class CompactionBasis:
         if any(state.metadata[key] != self.metadata[key] for key in ("id", "schemaString", "partitionColumns")):
             raise Overtaken(f"the columns of the table {table} were changed meanwhile, or it was replaced by another")
         if committed_at(table, self.version) != self.committed_at:
-            raise Overtaken(f"the table {table} went back: nothing was compacted")
+            raise Overtaken(f"the table {table} went back: nothing was changed")
         if state.transactions.get(COMPACTIONS) != self.number:
             raise Overtaken(f"another process has compacted the table {table}: the rest was not compacted")
         for version in range(self.version + 1, state.version + 1):
@@ -88,7 +88,7 @@ class CompactionBasis:
             self.removed |= {unquote(each["remove"]["path"]) for each in actions(table, version) if "remove" in each}
             self.version, self.committed_at = version, committed_at(table, version)
         if not self.removed.isdisjoint(names):
-            raise Overtaken(f"another writer has changed the same files of {table}: nothing was compacted")
+            raise Overtaken(f"another writer has changed the same files of {table}: nothing was changed")
 
 
 ATTEMPTS = 5
