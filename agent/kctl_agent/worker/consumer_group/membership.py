@@ -1,8 +1,7 @@
 """Membership in the consumer group. kafka-python joins the group, sends heartbeats and commits offsets.
 
 Spark reads the records, so all partitions are paused in kafka-python. kafka-python awaits the rebalance listener on its
-I/O loop. The listener does blocking work in a thread, so that heartbeats continue. It commits offsets through the
-coordinator object, because `commit()` raises on that loop.
+I/O loop. The listener does blocking work in a thread, so that heartbeats continue.
 """
 
 import json
@@ -43,10 +42,10 @@ def leader_announcing(
     """Returns a subclass of the assignor `name` whose leader announces itself to every member.
 
     The leader writes its member id and the partition counts into the user data of every assignment. Other clients
-    ignore this data. A joining member of a cooperative group claims only the `owned` partitions.
+    ignore this data. kafka-python's I/O thread calls `on_leader(generation, leader, partitions)` at every assignment.
+    `leader` is None if the leader is another client. `partitions` has the partition count of each topic.
 
-    kafka-python's I/O thread calls `on_leader(generation, leader, partitions)` at every assignment. `leader` is None if
-    the leader is another client. `partitions` has the partition count of each topic.
+    In a cooperative group, a joining member claims only the partitions that `owned` returns.
     """
 
     stock: Any = next(each for each in ASSIGNORS if each.name == name)
@@ -208,8 +207,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets and returns the error of each rejected partition. If `is_reset`, commits them without a note.
-        Raises MemberLost, MemberFenced, KafkaError."""
+        """Commits offsets and returns the error of each rejected partition. Pass `is_reset` to commit them without a
+        note, as another client would. Raises MemberLost, MemberFenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -231,7 +230,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             offsets = await self._in_thread(lambda: self.on_revoked(revoked))
             if offsets:
                 commit = self._commit(offsets, self.note)
-                # If the coordinator is unknown, `commit_async` returns the future of its look-up.
+                # `commit` raises on this loop. `commit_async` may return the future of the coordinator's look-up.
                 coordinator = self._consumer._coordinator  # noqa: SLF001 - there is no public way to await a commit
                 await coordinator._commit_offsets_sync_async(commit, COMMIT_TIMEOUT_MS)  # noqa: SLF001
                 self.on_committed({tp: at for tp, at in offsets.items() if tp not in commit.refused})
@@ -265,6 +264,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @staticmethod
     def _commit(offsets: Offsets, note: Callable[[TopicPartition], str]) -> PendingCommit:
+        # -1, because the epoch of the last record below the offset is not known. If a newer epoch is committed,
+        # other clients may assume a truncation.
         return PendingCommit({tp: OffsetAndMetadata(offset, note(tp), -1) for tp, offset in offsets.items()})
 
     def _fenced(self) -> MemberFenced:
@@ -280,8 +281,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             watch_metadata(self._consumer, partitions)
 
     def _is_self(self, leader: str) -> bool:
-        """Whether `leader` is this member's id, or was its id before a restart. An assignment may have the old id."""
         instance = self._settings.group_instance_id
+        # A restarted static member gets a new id, but the assignment may still have the old one.
         return leader == self._metadata().member_id or (instance is not None and leader[:-_UUID_CHARS] == instance)
 
     async def _in_thread(self, work: Callable[[], Any]) -> Any:
@@ -302,22 +303,22 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 def take_in_metadata(consumer: Any) -> None:
     """Makes the coordinator apply known metadata. Call it after `subscribe`. Without this call, kafka-python 3.0.12
-    compares a leader's first assignment with an empty snapshot, and the group joins again."""
+    compares a leader's first assignment with an empty snapshot, and the group rebalances again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
-    """Makes a leader join again, and so reassign, if topics' partition counts differ from `partitions`. kafka-python
-    3.0.12 does this only in a leader that made the assignment, which a restarted static leader did not."""
+    """Makes a leader start a rebalance if the partition counts of topics differ from `partitions`. kafka-python 3.0.12
+    does this only in a leader that made the assignment, and a static leader that restarted did not."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes a member that the group evicts between JoinGroup and SyncGroup give up its partitions before it joins
-    again. Without this, a cooperative member in kafka-python 3.0.12 claims its old partitions, which may have had
-    another owner meanwhile."""
+    """Makes an evicted member give up its partitions before it joins again. If the group evicts a cooperative member
+    between JoinGroup and SyncGroup, kafka-python 3.0.12 claims the old partitions, which may have had another owner
+    meanwhile."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 
@@ -329,8 +330,8 @@ def prepare_each_join(consumer: Any) -> None:
 
 
 def has_given_up_heartbeats(consumer: Any) -> bool:
-    """Whether the member counts as stable but sends no heartbeats. kafka-python 3.0.12 stops heartbeats after the error
-    FENCED_INSTANCE_ID."""
+    """Whether the member sends no heartbeats although its state is stable. kafka-python 3.0.12 stops heartbeats after
+    the error FENCED_INSTANCE_ID."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     with coordinator._lock:  # noqa: SLF001
         is_silent = coordinator.state is MemberState.STABLE and not coordinator._heartbeat_enabled  # noqa: SLF001

@@ -1,7 +1,7 @@
 """The state machine of a worker, which takes events and returns actions.
 
-Callers report an event by a method, which returns the resulting actions in order. Times are the caller's monotonic
-seconds. `tick` decides which queries must end. `start_due` starts at most one, because a start is slow.
+Each event is a method, which returns the resulting actions in order. Times are the caller's monotonic seconds. `tick`
+decides which queries must end. `start_due` starts at most one query, because a start is slow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -68,8 +68,8 @@ class StartQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Drain(Action):
-    """Prevents further batches. If no batch runs, the caller reports `drained`. If a batch runs, a later turn repeats
-    this action."""
+    """Prevents further batches of `group`. If no batch runs, the caller reports `drained`. Otherwise a later turn
+    repeats this action."""
 
     group: Group
 
@@ -85,7 +85,7 @@ class StopQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Throttle(Action):
-    """Publishes why no batch begins, or None when batches begin again."""
+    """Publishes why no new batch begins. `why` is None if batches begin again."""
 
     why: str | None
 
@@ -178,7 +178,7 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Records why the storage has no room for a batch (`full`) and why throttling cannot end (`nearly_full`)."""
+        """Records why the storage has no room for a batch (`full`) and why throttling must continue (`nearly_full`)."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:

@@ -30,7 +30,7 @@ class QueryGroups:
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
-        """Returns the partitions of each query, the streaming query first. Each of `partitions` is in one query."""
+        """Divides `partitions` into a group for each query. The streaming query's group is first."""
         if partitions:
             self.suspects &= partitions
         return [group for group in (partitions - self.suspects, partitions & self.suspects) if group]
@@ -44,8 +44,9 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records that a query failed. `was_read` is false if the query could not be started. Returns the number of
-        failures in a row, and the seconds until the next start."""
+        """Records that a query failed. Returns the number of failures in a row, and the seconds until the next start. A
+        failure does not make partitions suspicious if `is_own_fault` is false (an outage was the cause) or `was_read`
+        is false (the query could not be started)."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)

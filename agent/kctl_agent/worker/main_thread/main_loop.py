@@ -66,7 +66,6 @@ class LogChecks:
         self._check_storage()
 
     def _compare_logs(self, running: Mapping[TopicPartition, KafkaSource], view: BrokerView) -> None:
-        """Drains all queries if a log was truncated below a position. Asks brokers only after a change of leader."""
         if view is self._compared:
             return
         self._compared = view
@@ -79,7 +78,7 @@ class LogChecks:
             return
         planned = self._pipeline.planned
         cut = {tp for tp, offset in diverged.items() if offset < planned.get(tp, offset)}
-        if cut:
+        if cut:  # a log was truncated below a position
             self._pipeline.drain()
         epochs.observe({tp: seen for tp, seen in logs.items() if tp not in cut and tp not in unknown})
 
@@ -315,11 +314,10 @@ class MainLoop:
         return (failure.text, None) if full is None else (f"{full}; {failure.text}", "disk")
 
     def _report_retry(self, action: machine.ReportRetry) -> None:
-        """Reports a failed query. The first failure is only logged, because a retry may succeed."""
         if action.failures > 1 or action.outside is not None:
             why, is_own = f"{action.why}; next try in {action.seconds:.0f} s", action.outside is None
             self._stats.failing("query", why, action.outside, is_grave=is_own)
-        else:
+        else:  # only logged, because a retry may succeed
             log.warning("%s; next try in %.0f s", action.why, action.seconds)
 
     def _on_watched(self, why: str | None) -> None:  # on the watcher's thread
@@ -328,8 +326,7 @@ class MainLoop:
         else:
             self._stats.failing("offsets", why, "brokers")
 
-    def _on_revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:
-        """Ends reading and returns the offsets to commit. Runs in a thread while the I/O loop sends heartbeats."""
+    def _on_revoked(self, partitions: set[TopicPartition]) -> Mapping[TopicPartition, int]:  # in a thread
         if not partitions:
             return {}
         deadline.go_on(self._begun)

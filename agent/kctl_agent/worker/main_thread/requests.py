@@ -30,8 +30,8 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 
 class HalfMoved(Exception):
-    """The group's offset has moved, or may have moved, but the stored offset has not. If the group's offset has moved,
-    the next query starts there."""
+    """A seek moved the group's offset, or may have moved it, but not the stored offset. If the group's offset has
+    moved, the next query starts there."""
 
 
 @dataclass(eq=False)
@@ -50,8 +50,8 @@ class Seeking:
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """Returns the next offset to store: the query's position, or else the stored offset, or else the committed
-        offset."""
+        """Returns the partition's position in its query. Without a query, returns the stored offset if it belongs to
+        this topic id, or else the committed offset."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached
@@ -60,8 +60,7 @@ class Seeking:
 
     def move(self, tp: TopicPartition, found: Found, planned: SeekPlan) -> None:
         """Moves the group's offset and afterwards the stored offset. Raises MemberLost, KafkaError or StorageError if
-        neither has moved. Raises HalfMoved if the group's offset may have moved. The next start treats this as a
-        reset."""
+        neither has moved. Raises HalfMoved if the group's offset may have moved."""
         stored_offsets = self._storage.stored_offsets([tuple(tp)])
         stored = stored_offsets.get(tuple(tp))
         try:
@@ -101,7 +100,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes operations until one must wait. If a waiting seek is dropped, queries restart."""
+        """Executes operations until one must wait."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]
@@ -109,7 +108,7 @@ class Requests:
             self._inbox.report(operation.id, outcome)
             if outcome.state == "waiting":
                 return
-            if self._lifecycle.is_seeking:
+            if self._lifecycle.is_seeking:  # also after a dropped seek, which has drained the queries
                 self._lifecycle.seek_ended()
             log.info("%s %s: %s; operation %s", operation.rpc, outcome.state, outcome.text, operation.id)
             del self._waiting[0]

@@ -1,6 +1,7 @@
 """Requeues dead letters of a table in a thread, because the main thread must not wait for Spark.
 
-Commits to the tables decide which worker executes a request. So a requeue continues when partitions move.
+A requeue continues when partitions move. Then another worker may requeue the same dead letters, but only one of the two
+can commit them to the tables.
 """
 
 import logging

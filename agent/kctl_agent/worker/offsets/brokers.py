@@ -1,7 +1,7 @@
 """Requests to brokers for log ends, the group's offsets and metadata. Two threads share one admin client.
 
-The main thread calls `Brokers` at an assignment and waits for the answers. `BrokerWatcher` asks every second in its own
-thread. If a broker hangs, its last answer grows old, but other threads do not wait.
+The main thread calls `Brokers`, for example when a query starts, and waits for the answers. `BrokerWatcher` asks every
+second in its own thread. If a broker hangs, the watcher's last answer grows old, and no other thread waits for it.
 """
 
 import logging
@@ -115,8 +115,8 @@ class Brokers:
         return describe(error, what, self._settings.bootstrap_servers)
 
     def bounds(self, partitions: Collection[TopicPartition]) -> Bounds:
-        """Returns the start and end of each log. With `read_committed`, the end is the last stable offset. A leader
-        that does not answer affects only its own partitions. Raises KafkaError if no leader answers."""
+        """Returns the start and end of each log. With `read_committed`, the end is the last stable offset. Partitions
+        whose leader does not answer are in `unanswered`. Raises KafkaError if no leader answers."""
         try:
             starts, unstarted = answered_offsets(self._admin, partitions, OffsetSpec.EARLIEST)
             isolation = self._settings.isolation_level
@@ -137,8 +137,8 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Returns the facts that decide where reading starts, and the reason for each partition without an answer.
-        Compares each log with `known`. If `known` lacks a partition, compares its log with the committed note or epoch.
+        """Returns the facts that decide where reading starts, and the reason for each partition without an answer. To
+        notice a truncation, compares each log with `known`, or else with the note or epoch in the committed offset.
         Raises KafkaError."""
         group = self._settings.group
         try:
@@ -165,8 +165,8 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """Returns the first different offset of each log that differs from `before`. Asks brokers only after a change
-        of leader. Raises KafkaError if a retry may succeed, and logs other errors."""
+        """Returns the first different offset of each log that differs from `before`. Asks brokers only about logs whose
+        leader has changed. Raises KafkaError if a retry may succeed, and logs other errors."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].epoch > seen.epoch
         }
@@ -177,8 +177,8 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Returns what `divergences` returns, and why logs were not compared. Raises KafkaError if no log was
-        compared."""
+        """Like `divergences`, but an error affects only its own partition. Also returns why a log was not compared.
+        Raises KafkaError if no log was compared."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
@@ -219,7 +219,7 @@ class Brokers:
         return ends
 
     def _look_for_brokers(self) -> None:
-        """Requests new metadata. Without this, kafka-python's admin client may miss a recovered broker for minutes."""
+        # Without this, kafka-python's admin client may miss a recovered broker for minutes.
         self._admin._manager.cluster.request_update()  # noqa: SLF001 - it offers no public way
 
     def offset_at(self, partition: TopicPartition, milliseconds: int) -> int | None:
@@ -257,8 +257,7 @@ class Brokers:
         )
 
     def _controller(self, reported: int) -> int | None:
-        """Returns the controller's id. With KRaft this is the quorum's leader, but DescribeCluster names any broker."""
-        try:
+        try:  # with KRaft, DescribeCluster names any broker
             quorum = self._admin.describe_metadata_quorum()
         except UnsupportedVersionError:
             return reported
@@ -271,10 +270,10 @@ class Brokers:
 def _of_epochs(
     partitions: Collection[TopicPartition], asked: Mapping[TopicPartition, tuple[LogSeen, LogSeen]]
 ) -> OffsetForLeaderEpochRequest:
-    """Makes a request that a broker rejects unless it leads in the newer epoch."""
     topics: dict[str, list[Any]] = {}
     for tp in partitions:
         before, now = asked[tp]
+        # A broker rejects the request unless it leads in `current_leader_epoch`.
         topics.setdefault(tp.topic, []).append(
             OffsetForLeaderEpochRequest.OffsetForLeaderTopic.OffsetForLeaderPartition(
                 partition=tp.partition, current_leader_epoch=now.epoch, leader_epoch=before.epoch
@@ -291,7 +290,8 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 class BrokerWatcher(threading.Thread):
     """Asks brokers every `every_seconds` for topics, and for first and end offsets of the `watched()` partitions.
-    `view` is the last answer (atomic to read). `report` receives None after an answer, otherwise the reason."""
+    `view` has the last answers and is replaced at once. Calls `report` with None after an answer, otherwise with the
+    reason."""
 
     def __init__(
         self,

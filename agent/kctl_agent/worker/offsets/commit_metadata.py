@@ -23,7 +23,7 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSeen:
-    """The log end that the leader of this epoch reported. The log may be longer by now."""
+    """The end of a log, as the leader of this epoch reported it. The log may be longer by now."""
 
     epoch: int
     end: int
@@ -31,13 +31,14 @@ class LogSeen:
 
 def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
     """Returns the first offset at which a log differs from `before`, or None if no difference is known. `end_of_epoch`
-    is the end of the log for the epoch of `before`. It is negative if unknown."""
+    is where the epoch of `before` ends in the log now, or negative if that is unknown."""
     return end_of_epoch if end_of_epoch is not None and 0 <= end_of_epoch < before.end else None
 
 
 class Epochs:
-    """The last seen log of each partition. `known` leaves out partitions that this worker gave up, because another
-    owner may have handled a truncation. Only one thread calls `began`, `observe` and `committed`."""
+    """The last seen log of each partition. `known` leaves out partitions that this worker gave up. Another owner may
+    have handled a truncation of these, so their logs are compared with the committed note instead. Only one thread
+    calls `began`, `observe` and `committed`."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -61,15 +62,14 @@ class Epochs:
         self._seen = {**self._seen, **newer}
 
     def seen(self, tp: TopicPartition) -> LogSeen | None:
-        """Returns the last seen log of a partition. Do not commit its epoch as `committed_leader_epoch`, the epoch of
-        the last record below the offset. Other clients would treat a lower epoch as a truncation."""
         return self._seen.get(tp)
 
     def committed(self, partitions: Collection[TopicPartition]) -> None:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the positions above the log end in their committed note. Commit them again with a newer note."""
+        """Returns the positions above the log end in their committed note. Commit them again with a newer note, because
+        the old note does not reveal a truncation between the two offsets."""
         return {
             tp: position
             for tp, position in positions.items()

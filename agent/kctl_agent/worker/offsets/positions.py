@@ -13,7 +13,7 @@ from kctl_agent.worker.offsets.commit_metadata import CommitNote, LogSeen, Stora
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The brokers' answers for a partition. `note` is None if another client committed the offset."""
+    """The brokers' answers for a partition. `note` is None if no offset or another client's offset is committed."""
 
     topic: str
     partition: int
@@ -73,8 +73,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """The offset where reading a partition begins. If `must_commit`, commit it with a note before reading. Without this
-    commit, the next put would make the committed offset look like a reset or like a rollback of the storage."""
+    """The offset where reading a partition begins. If `must_commit`, commit it with a note before reading. Otherwise a
+    start after the next put would take the old committed offset for a reset or for a rollback of the storage."""
 
     offset: int
     stored_offset: StoredOffset | None

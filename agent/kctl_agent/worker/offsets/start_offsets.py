@@ -54,9 +54,8 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Decides where partitions begin. Reads stored offsets before committed offsets. If a start offset moves, reads
-        stored offsets again to notice changes by other owners. Raises BootstrapError (another group's storage, or a
-        setting is `stop`), KafkaError, StorageError."""
+        """Decides where partitions begin. Raises BootstrapError if the storage belongs to another group, or if
+        an offset has moved and a setting such as `workers.on_data_loss` is `stop`. Raises KafkaError, StorageError."""
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
@@ -74,7 +73,7 @@ class StartOffsets:
         first = {tp: at.log_end if is_latest and tp.topic not in read else at.log_start for tp, at in found.items()}
         starts = {tp: decide(at, stored_offsets.get(tuple(tp)), first[tp], self.identity) for tp, at in found.items()}
         decided = Decided(stored_offsets, found, starts, unanswered)
-        if decided.moves:
+        if decided.moves:  # perhaps because another owner stored and committed after the stored offsets were read
             self._check_unmoved(decided)
             self._refuse(decided)
         return decided
@@ -93,8 +92,8 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Asks brokers about `partitions` and about `new`, all partitions of topics that are new to the group. All of
-        these get a stored offset now. A partition without one was added later, and is read from its start."""
+        # All partitions of a `new` topic get a stored offset now. A partition without one counts as added later, and is
+        # read from its start.
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:
@@ -136,6 +135,6 @@ class StartOffsets:
 
 
 def _name(storage: OffsetStore) -> str:
-    """Returns the storage's name. Unless it is Redis, adds the hostname, because hosts may have files of one name."""
+    # Hosts may have different files of one name.
     is_remote = storage.identity.startswith("redis:")
     return storage.identity if is_remote else f"{socket.gethostname()}:{storage.identity}"

@@ -1,5 +1,5 @@
 """Finds in one line why a batch failed, and whether the storage was the cause. The driver gets an executor's exception
-as text. kctl marks its own exceptions with a secret token, because other exceptions may contain text of a record."""
+as text. kctl marks its own exceptions with a secret token, so that text of a record cannot imitate them."""
 
 import re
 from dataclasses import dataclass
@@ -20,8 +20,8 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. If `is_storage`, the storage or the schema registry was unusable. `code` is the code of a
-    storage error."""
+    """Why a batch failed. `is_storage` is true if the storage or the schema registry was unusable. `code` is that of
+    kctl's own exception, or empty."""
 
     text: str
     is_storage: bool = False

@@ -23,23 +23,23 @@ UNEVEN_TASKS = 4  # tasks per concurrent task if partitions differ much in size
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """The result of a put. `last_timestamps` are in Unix seconds. For a table they are empty."""
+    """The result of a put. `last_timestamps` are in Unix seconds, and empty for a table."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
 
 
 def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], least_records: int = 1) -> DataFrame:
-    """Coalesces a frame to few tasks, each with whole Kafka partitions in offset order. Even an empty task with a
-    Python call takes about 50 ms (benchmarks/README.md)."""
+    """Coalesces a frame to few tasks, because even an empty task with a Python call takes about 50 ms
+    (benchmarks/README.md). Each task has whole Kafka partitions in offset order."""
     sizes = [size for each in ranges.values() if (size := each.end - each.start) > 0]
     tasks = task_count(sizes, frame.sparkSession.sparkContext.defaultParallelism, least_records)
     return frame.coalesce(tasks) if 0 < tasks < len(sizes) else frame
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """Returns `at_a_time`, or four times as many tasks if partitions differ much in size. There is at most one task for
-    each partition and for each `least_records` records."""
+    """Returns how many tasks read partitions of these sizes: `at_a_time`, or four times as many if sizes differ much,
+    but at most one for each partition and for each `least_records` records."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -47,7 +47,7 @@ def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -
 
 
 class BatchPut(ABC):
-    """Stores batches of a query. `token` marks kctl's own exceptions (`batch_failure`)."""
+    """Stores batches of a query."""
 
     def __init__(self, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         self._transform = transform
@@ -66,13 +66,13 @@ class BatchPut(ABC):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        """Makes unchanged dead letters of these messages of one partition, and moves the partition's stored offset past
-        them. If it raises StorageError, that offset has not moved, but a table may have the dead letters."""
+        """Makes these messages of one partition dead letters, and moves the partition's stored offset past them. If it
+        raises StorageError, that offset has not moved, but a table may have the dead letters."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of the frame that `stream` returned, and moves stored offsets to the ends of `ranges`. Runs on
-        a callback thread."""
+        """Stores a batch of the frame that `stream` returned, and moves stored offsets to the ends of `ranges`. An
+        executor's exception begins with `token` if it is kctl's own. Runs on a callback thread."""
 
 
 class BlockPut(BatchPut):

@@ -1,8 +1,8 @@
 """Decides the reading order of partitions whose query failed, so that a bad record stops only its own partition. Times
 are the caller's monotonic seconds.
 
-A failed group is divided until a partition fails alone. Of this partition, smaller and smaller ranges are read until
-its next record fails alone. Other partitions are read in between. The failed record is retried with a back-off. Any
+A failed group is divided until a partition fails alone. Then smaller and smaller ranges of this partition are read
+until a single record fails. Other partitions are read in between. The failed record is retried with a back-off. Any
 thread may call `cleared` and `unreadable`. Only one thread calls the other methods.
 """
 
@@ -51,7 +51,8 @@ class CarefulSearch:
         now: float,
         before: CarefulSearch | None = None,
     ) -> None:
-        """Partitions without a bad record are read together when they have `most` records, or after `wait_seconds`."""
+        """Partitions without a bad record are read together when they have `most` records, or after `wait_seconds`.
+        `before` is the previous search, whose findings are kept."""
         known = before.partitions if before else {}
         self.partitions: dict[TopicPartition, _Partition] = {
             tp: replace(known[tp]) if tp in known and known[tp].position == at else _Partition(at)
@@ -105,7 +106,7 @@ class CarefulSearch:
             each.failures, each.bad_at, each.why = each.failures + 1, now, why
 
     def gave_up(self, tp: TopicPartition, position: int, now: float) -> None:
-        """Continues at `position`, because the unreadable records below it became dead letters."""
+        """Continues at `position`. Call it when the unreadable records below `position` have become dead letters."""
         each = self.partitions[tp]
         each.position, each.failures, each.alone, each.bad_at, each.retry_at = position, 0, 1, now, now
 

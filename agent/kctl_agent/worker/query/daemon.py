@@ -1,6 +1,6 @@
-"""PySpark's daemon, which forks a Python for each task. It has already imported the modules of a put. A fork loses the
-daemon's threads. pyarrow's jemalloc restarts its threads. OpenBLAS has no threads, because Spark sets
-`OMP_NUM_THREADS`."""
+"""PySpark's daemon, which forks a Python for each task. It imports the modules of a put before the first fork. A fork
+lacks the daemon's threads, but this is harmless: pyarrow's jemalloc restarts its threads, and OpenBLAS has none,
+because Spark sets `OMP_NUM_THREADS`."""
 
 import gc
 import socket
@@ -25,16 +25,16 @@ def import_for_tasks() -> None:
 def worth_searching(paths: list[str]) -> list[str]:
     """Returns `paths` without copies of an installed PySpark or Py4J, and without Spark's jar.
 
-    Spark's PYTHONPATH begins with zip files of PySpark's and Py4J's sources. Each daemon would compile them (0.3 s of
-    CPU time). PYTHONPATH ends with the jar of Spark's core. Each fork would read its list of 5,900 files
-    (`importlib.invalidate_caches` in pyspark/worker_util.py), which takes 65 ms and 11 MB.
+    Spark's PYTHONPATH begins with zip files of PySpark's and Py4J's sources, which each daemon would compile (0.3 s of
+    CPU time). It ends with the jar of Spark's core, whose list of 5,900 files each fork would read
+    (`importlib.invalidate_caches` in pyspark/worker_util.py, 65 ms and 11 MB).
     """
     return [path for path in paths if not (_is_copy(Path(path), paths) or _is_jar_of_spark(Path(path)))]
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Makes `serve` reject other users. A fork reads as many bytes as a peer announces before it compares the
-    secret."""
+    """Makes `serve` reject other users. PySpark's own check is too late: before a fork compares the peer's secret, it
+    reads as many bytes as the peer announces."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

@@ -30,8 +30,8 @@ _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an execu
 
 
 class ExecutorCheck:
-    """Repeats the check in a thread until it succeeds, and again after a job has lost all executors. `end` ends the
-    thread."""
+    """Repeats the check in a thread until it succeeds, and again after a job has lost all executors. `why` is the
+    reason for waiting, or None."""
 
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:
         self._session, self._folder, self._pool = session, folder, pool
@@ -58,7 +58,6 @@ class ExecutorCheck:
                 self._await_loss()
 
     def _await_executor(self) -> None:
-        """Waits up to `START_SECONDS` for an executor, because some clusters start executors only for a job."""
         began = time.monotonic()
         while not self._has_executor() and not self._ended.wait(_POLL_SECONDS):
             if time.monotonic() > began + START_SECONDS:
@@ -67,7 +66,7 @@ class ExecutorCheck:
                     f"no executor of {self._context.master} runs: the cluster has no free cores or memory, or its "
                     f"machines cannot reach {at} (spark.driver.host)"
                 )
-                return
+                return  # and try a job, for which some clusters first start executors
 
     def _await_loss(self) -> None:
         try:

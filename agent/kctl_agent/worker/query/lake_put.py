@@ -181,8 +181,6 @@ class LakePut(BatchPut):
         return made, undecoded
 
     def _fit(self, rows: DataFrame) -> DataFrame:
-        """Adds the new columns of these rows to the table. Returns the rows with the columns that the table has. Raises
-        TableRefused, StorageUnusable, RegistryUnusable."""
         schema = rows.schema.json()
         if schema != self._schema:
             if self._typed is None:
@@ -194,8 +192,8 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Returns records like those of Spark's source. A timestamp that Spark cannot represent becomes -1, Kafka's value
-    for a missing timestamp."""
+    """Returns these messages like records of Spark's source, marked by `errors`. A timestamp that Spark cannot
+    represent becomes -1, Kafka's value for a missing timestamp."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)
         for m, e in zip(messages, errors, strict=True)
@@ -263,13 +261,12 @@ def write(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> 
 
 
 def _with_folder_names(rows: DataFrame, partition_by: Sequence[str]) -> DataFrame:
-    """Makes partition values fit for a folder's name. NUL and bytes that are not UTF-8 become U+FFFD. The text that
-    Hive uses for null becomes null. A row with a value that is too long fails with an explanation."""
     types = dict(rows.dtypes)
     for name in partition_by:
         if types.get(name) != "string":
             continue
         text = f.make_valid_utf8(f.col(f"`{name.replace('`', '``')}`"))
+        # A folder's name cannot contain NUL, and Hive's text for null means null.
         value = f.nullif(f.regexp_replace(text, "\\x00", "\ufffd"), f.lit(NULL_PARTITION))
         room = NAME_BYTES - len(f"{ESCAPED.sub('%00', name)}=".encode())
         size = f.octet_length(f.regexp_replace(value, ESCAPED.pattern, "%00"))

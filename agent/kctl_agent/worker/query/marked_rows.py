@@ -1,9 +1,9 @@
 """Dead letters of a table. They come from rows whose values kctl cannot decode, and from rows that a transform marked
 by an error in the column `_kctl_error`.
 
-The first pass counts the marked rows and writes all other rows to the table. A second pass makes dead letters of the
-marked rows. kctl compares the marks of the two passes. If a transform marked other rows the second time, or changed
-topic, partition or offset, messages would be lost or stored twice.
+The first pass counts the marked rows and writes all other rows to the table. A second pass runs the transform again and
+makes dead letters of the marked rows. If it marked other rows, or changed topic, partition or offset, messages would be
+lost or stored twice. So kctl compares the marks.
 """
 
 from abc import ABC, abstractmethod
@@ -88,8 +88,8 @@ class Marked(ABC):
 
     @abstractmethod
     def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
-        """Returns the messages that have a marked row, each once, as rows of the dead-letter table. Their content is
-        that of `source`. `of_batch` are the columns cluster, group, tries and reading."""
+        """Returns each message that has a marked row as one row of the dead-letter table. Its content is that of
+        `source`. `of_batch` are the columns cluster, group, tries and reading."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
         """Checks that the two passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,
@@ -97,7 +97,7 @@ class Marked(ABC):
 
 
 class UndecodedRows(Marked):
-    """Rows of `TypedRows`. A row is marked if its value could not be decoded."""
+    """Rows of `TypedRows`, marked if their value could not be decoded."""
 
     def __init__(self, rows: DataFrame) -> None:
         super().__init__(rows, [f.count(ERROR).alias("count"), f.count(PREFIX).alias("unknown")])
@@ -159,8 +159,7 @@ def _dead_letters(messages: DataFrame, cluster: Column, group: Column, tries: Co
 
 
 def _now() -> Column:
-    """Returns the current time, joined with an empty substring of `topic`. For a constant, Spark would compile the
-    query's generated code again for each batch."""
+    # For a constant, Spark would compile the query's generated code again for each batch.
     return f.concat(f.lit(datetime.now(UTC).isoformat()), f.substring("topic", 1, 0)).cast("timestamp")
 
 

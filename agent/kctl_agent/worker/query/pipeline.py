@@ -1,8 +1,8 @@
 """The streaming queries of a worker, which read assigned partitions from their start offsets and store batches.
 
-A worker has one query per set of partitions, usually one for all. Each query has a scratch checkpoint. Spark passes
-each batch to kctl on a Py4J callback thread (`Run.put_batch`). kctl reads a batch's end offsets from the checkpoint's
-offset log, which Spark writes before it runs the batch.
+Usually one query reads all partitions. If some are suspicious, a second query reads them. Each query has a scratch
+checkpoint. Spark passes each batch to kctl on a Py4J callback thread (`Run.put_batch`). kctl reads a batch's end
+offsets from the checkpoint's offset log, which Spark writes before it runs the batch.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Connects like `Driver.connect`, and checks a new session. Returns why the worker must wait, or None. Raises
+        """Connects to Spark's driver, and checks a new session. Returns why the worker must wait, or None. Raises
         BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
@@ -121,10 +121,8 @@ class Pipeline:
         return not (session is None or isinstance(self._storage, Storage) or is_local(session.sparkContext.master))
 
     def _with_code(self) -> dict[str, str]:
-        """Returns the version of the user's code. Loads the code again for the next engine, because objects such as a
-        `udf` belong to one engine."""
         transform, import_dir = self._settings.pipeline.transform, self._settings.pipeline.import_dir
-        if self._is_called and transform:
+        if self._is_called and transform:  # objects such as a `udf` belong to one engine
             forget_code(transform, import_dir)
             self._transform = load_transform(transform, import_dir)
             self._requeue_put = None
@@ -168,7 +166,7 @@ class Pipeline:
         return self._driver.session
 
     def requeue_put(self) -> RequeuePut | None:
-        """Returns the object that requeues dead letters, or None without a table or before the storage is bound."""
+        """Returns the object that requeues dead letters, or None if the storage is not a table or is not bound yet."""
         from kctl_agent.storage.lake.storage import LakeStorage
         from kctl_agent.worker.query.requeue_put import RequeuePut
 
@@ -274,7 +272,7 @@ class Pipeline:
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Ends the query of `group`, or all queries, and returns the stored positions. Abandons batches that still run
-        after `wait_seconds`. Their tasks may write for a moment, but the stored offset makes this harmless."""
+        after `wait_seconds`. Their tasks may still store messages for a moment, but no message is stored twice."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

@@ -31,8 +31,8 @@ SORTED = "the transform must not sort records"
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """A batch's offsets of a partition. `end` is exclusive. `version` is the version of the stored offset for which the
-    batch was planned."""
+    """The offsets that a batch has of a partition. `end` is exclusive. `version` is the version of the stored offset
+    for which the batch was planned."""
 
     start: int
     end: int
@@ -55,9 +55,8 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the columns for the put. A topic becomes its index in `topics`, because with names Spark took 3 to 8
-        % longer (benchmarks/README.md)."""
-        # Kafka's topic names need no quoting in SQL.
+        """Returns the columns for the put. A topic becomes its index in `topics`."""
+        # With names, Spark took 3 to 8 % longer (benchmarks/README.md). Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
         return [f"case topic{places} end as topic", "partition", "offset", timestamp, "key", "value", HEADERS]
@@ -105,7 +104,8 @@ class _Task:
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
     """Stores one task's Arrow record batches. Yields one Arrow batch with a row of `RESULT_SCHEMA` per partition. If it
-    raises BadOrder, GapRefused, StoredOffsetMoved or StorageUnusable, the failed portion was not written."""
+    raises BadOrder, GapRefused, StoredOffsetMoved or StorageUnusable, the failed portion was not stored, but earlier
+    portions may be."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:
@@ -120,9 +120,9 @@ def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def _result(progress: Mapping[TopicPartition, _Progress]) -> Any:
-    """Makes the result's rows from buffers. `pa.array` would import pandas, which takes most of a second."""
     import pyarrow as pa
 
+    # `pa.array` would import pandas, which takes most of a second.
     topics = [topic.encode() for topic, _ in progress]
     ends = np.cumsum([0, *map(len, topics)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends.tobytes()), pa.py_buffer(b"".join(topics))]
@@ -143,8 +143,8 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    """Hides present objects from the garbage collector, which PySpark's daemon runs after each task. This saves 50 to
-    85 ms of CPU time (benchmarks/README.md)."""
+    # PySpark's daemon collects garbage after each task. Without frozen objects, this takes 50 to 85 ms of CPU time less
+    # (benchmarks/README.md).
     gc.collect()
     gc.freeze()
 

@@ -69,8 +69,6 @@ class RequeuePut:
         return self._requeues
 
     def _messages(self, spark: SparkSession, batch: RequeueBatch) -> Iterator[DataFrame]:
-        """Yields frames that together have all messages of the batch. Within a frame, no two messages have equal topic,
-        partition and offset, because these identify a marked row."""
         if not batch.messages:
             return
         reader = spark.read.schema(SCHEMA).options(**WHOLE)
@@ -89,7 +87,7 @@ class RequeuePut:
         if batch.copies == 1:
             yield every
             return
-        # After a seek or in a recreated topic, coordinates may repeat; a mark has no more than coordinates.
+        # A mark has only coordinates, so each frame has them once. After a seek or in a recreated topic, they repeat.
         same = Window.partitionBy("topic", "partition", "offset").orderBy("failed_at", f.xxhash64("key", "value"))
         numbered = every.withColumn(COPY, f.row_number().over(same))
         for copy in range(1, batch.copies + 1):
@@ -107,5 +105,5 @@ class RequeuePut:
 
 
 def _escaped(file: Folder) -> str:
-    """Escapes an address, because Spark treats a path as a pattern."""
+    # Spark treats a path as a pattern.
     return GLOB.sub(r"\\\1", file.spark_uri)

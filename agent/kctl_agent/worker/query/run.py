@@ -75,8 +75,7 @@ class Run:
         self._on_batch = on_batch
 
     def put_batch(self, frame: DataFrame, batch_id: int) -> None:
-        """Stores a batch on a Py4J thread. Raises if the query is stopping, because `StreamingQuery.stop()` waits for
-        this call."""
+        """Stores a batch on a Py4J thread. Raises RuntimeError if the batch fails or the query is stopping."""
         with self.busy:
             if self.gate.is_set():
                 raise RuntimeError("the partitions were revoked or the query is stopping")
@@ -116,14 +115,14 @@ class Run:
         }
 
     def _ends(self, batch_id: int) -> dict[TopicPartition, int]:
-        """Reads a batch's end offsets from the third line of the checkpoint's `offsets/BATCH`."""
         lines = (self.checkpoint / "offsets" / str(batch_id)).read_text().splitlines()
-        offsets: dict[str, dict[str, int]] = json.loads(lines[2])
+        offsets: dict[str, dict[str, int]] = json.loads(lines[2])  # after the format's version and the metadata
         return {TopicPartition(t, int(p)): end for t, of_topic in offsets.items() for p, end in of_topic.items()}
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch` as batches. Is its own `query`, with the methods of a StreamingQuery."""
+    """Stores the ranges of a `CarefulSearch` as batches. It is its own `query`, so it has the methods of a
+    StreamingQuery."""
 
     def __init__(
         self,
@@ -140,7 +139,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. `unreadable` returns the messages from an offset on that may become dead letters."""
+        """Starts the thread. `unreadable(partition, offset)` returns the messages from `offset` on that may become dead
+        letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -199,12 +199,13 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes dead letters if the record certainly caused the failure. Returns False if a retry is needed."""
+        """Makes dead letters if the record certainly caused the failure. Returns False if the record must be
+        retried."""
         messages = self._unreadable(tp, offset) if why.may_be_of_record else []
         if not messages:
             return False
         if is_readable(messages[0].timestamp):
-            if not self._can_read_another(tp):
+            if not self._can_read_another(tp):  # this may be an outage
                 return False
             again = self._tried({tp: (offset, offset + 1)})
             if again is None or self.gate.is_set():
@@ -222,7 +223,6 @@ class CarefulRun(Run):
         return True
 
     def _can_read_another(self, tp: TopicPartition) -> bool:
-        """Whether another record can be read, so that an outage is not the cause. Does not store that record."""
         from kctl_agent.worker.query.committed_files import CountedRows  # and PySpark, too slow for a start
 
         known = self._search.readable

@@ -1,8 +1,8 @@
 """The user's transform, a stateless function DataFrame -> DataFrame that leaves each record in its partition and order.
 Also finds the version of the imported user modules and ships them to executors on other machines.
 
-An engine's Python processes outlive a worker. Spark starts new ones only if their environment changes, so the
-environment contains the version.
+An engine's Python processes outlive a worker and would keep old code. Spark starts new ones only if their environment
+changes, so the environment contains the version.
 """
 
 from __future__ import annotations

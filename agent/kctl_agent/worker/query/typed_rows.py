@@ -106,9 +106,9 @@ class TypedRows:
             self._known = self._known._replace(reader=newest)
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
-        """Fits rows of this schema (Spark's JSON) to the table by leaving out columns and fields that the table lacks.
-        Returns the columns to write, or None if all stay unchanged. Raises StorageUnusable. Raises RegistryUnusable if
-        a type does not fit the table."""
+        """Adds columns of this schema (Spark's JSON) to the table if allowed. Returns the columns to write, which are
+        those that the table has, or None if all stay unchanged. Raises StorageUnusable. Raises RegistryUnusable if a
+        type does not fit the table."""
         fields, label = json.loads(schema)["fields"], self._known.label
         there = storage.columns()
         try:
@@ -155,7 +155,8 @@ class TypedRows:
 
     def decoded(self, rows: DataFrame) -> DataFrame:
         """Returns rows with the record's fields as columns. `_kafka` has the columns of `rows`, and `_kctl_error` has
-        the error. `_kctl_prefix` has the prefix if its schema is unknown. Raises RegistryUnusable."""
+        the error of a value that cannot be decoded. If its schema is unknown, `_kctl_prefix` has its prefix. Raises
+        RegistryUnusable."""
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)
@@ -180,13 +181,11 @@ class TypedRows:
     def _record(
         self, session: SparkSession, schema: Schema, writers: Mapping[str, Sequence[bytes]]
     ) -> tuple[Column, dict[bytes, str]]:
-        """Returns the decoded record. If a value cannot be decoded, all fields are null. Also returns, by prefix, why
-        the reader's schema cannot read some or all records."""
         reader = json.loads(schema.text, object_hook=_without_time)
         reader["fields"] = [*reader["fields"], {"name": OK, "type": "boolean", "default": True}]
         text = json.dumps(reader)
         payload = f.expr(f"if(header is null, substring(value, octet_length({PREFIX}) + 1), value)")
-        mismatched: dict[bytes, str] = {}
+        mismatched: dict[bytes, str] = {}  # by prefix: why `schema` cannot read some or all records
         made: Any = f
         for writer, prefixes in writers.items():
             is_usable, why = self._compared(session, writer, text)
@@ -198,7 +197,6 @@ class TypedRows:
         return none if made is f else made.otherwise(none), mismatched
 
     def _compared(self, session: SparkSession, writer: str, reader: str) -> tuple[bool, str]:
-        """Returns whether schema `writer` can be used, and why `reader` cannot read all its records (or "")."""
         key = writer, reader
         if key not in self._comparisons:
             self._comparisons[key] = _compared(session, writer, reader)
@@ -246,8 +244,7 @@ def unframed(rows: DataFrame) -> DataFrame:
 
 
 def _header(name: str) -> Column:
-    """Returns the last header of this name. Does not use `filter`, because Spark would spend a tenth of the decoding's
-    time on it."""
+    # The last one. With `filter`, Spark would spend a tenth of the decoding's time on it.
     return f.expr(f"get(reverse(headers.value), int(array_position(reverse(headers.key), '{name}')) - 1)")
 
 
@@ -275,7 +272,7 @@ def _compared(session: SparkSession, writer: str, reader: str) -> tuple[bool, st
 
 
 def _without_time(part: dict[str, Any]) -> dict[str, Any]:
-    """Removes the type `time-micros`, because Delta has no time of day."""
+    # Delta has no time of day.
     return {name: value for name, value in part.items() if (name, value) != ("logicalType", "time-micros")}
 
 
