@@ -80,7 +80,7 @@ def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, Checkpoi
 
 
 def place_hint(uri: str) -> str:
-    """Returns advice on a URI that kctl cannot read. The advice is empty if the URI's scheme is not the reason."""
+    """Returns advice on the scheme of a rejected checkpoint URI, or an empty text if the scheme is not the reason."""
     scheme, colon, _ = uri.partition("://")
     if scheme == "hdfs":
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
@@ -92,7 +92,8 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields a sentence for each mistake: a checkpoint's cluster does not exist, or its group's name is taken."""
+    """Yields a sentence for each checkpoint whose cluster does not exist, or whose group's name is that of another
+    checkpoint or of the fleet (`own_group`)."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name

@@ -21,7 +21,7 @@ _WORDS = {
 
 
 class Effect(StrEnum):
-    """When a changed setting takes effect. The values are words for the answer to `kctl reload`."""
+    """When a changed setting takes effect. `kctl reload` prints the values."""
 
     NOW = "applied"
     NEXT_START = "after the next start of a process"
@@ -29,9 +29,9 @@ class Effect(StrEnum):
 
 
 class Form(NamedTuple):
-    """A regular expression that must match the whole text, and its description for errors. msgspec's `Meta` would
-    compile the expression at import, which would double the import time."""
+    """A regular expression that must match a setting's whole text, and its description for errors."""
 
+    # Not msgspec's `Meta`, which compiles the expression at import: that would double the import time.
     pattern: str
     words: str
 
@@ -41,7 +41,7 @@ class Secrecy(Enum):
 
 
 class Unit(StrEnum):
-    """The unit of a number, if the setting's name does not end with the unit."""
+    """The unit of a setting whose name does not end with the unit."""
 
     RECORDS = "records"
     MESSAGES = "messages"
@@ -61,7 +61,6 @@ class Section:
 
 
 def number(least: float, most: float | None = None) -> Meta:
-    """Limits a number to at least `least` and at most `most`."""
     return Meta(ge=least, le=most)
 
 
@@ -87,14 +86,14 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 def default_of(setting: Field[Any]) -> Any:
-    """Returns a setting's default as declared, or None. A path in the default may be relative."""
+    """Returns a setting's default, in which a path may be relative, or None if the setting is required."""
     if setting.default_factory is not MISSING:
         return setting.default_factory()
     return None if setting.default is MISSING else setting.default
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """Returns the annotation of class `of`, such as bounds, from an annotated type."""
+    """Returns the annotation of class `of`, such as `Meta` for bounds, or None."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 

@@ -41,8 +41,8 @@ def variable(name: str) -> str:
 
 
 class Findings:
-    """Collects settings under names such as `section.key` or `contexts.NAME.key`. Also collects mistakes, one sentence
-    each, to report all at once. Relative paths are relative to the folder of `path`."""
+    """Collects settings and the mistakes in them, so that all mistakes are reported at once. The settings have names
+    such as `section.key` or `contexts.NAME.key`. Relative paths are relative to the folder of `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,11 +63,12 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes a setting from an environment variable or a flag. Error messages begin with `origin`."""
+        """Takes a setting from a variable or flag. Its error begins with `origin`. `source` is for `Config.sources`."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
-        """Reports an unknown word. The nearest known word was probably meant: its settings do not count as missing."""
+        """Reports an unknown word. `known` maps known words to settings. Settings of the nearest word do not count as
+        missing, because the user probably meant them."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -203,7 +204,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
 def read(
     path: Path, document: Mapping[str, Any], env: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> Findings:
-    """Collects the settings of file, variables and flags. Also collects mistakes instead of raising them."""
+    """Returns the settings of file, variables and flags, with the mistakes in them. Does not raise the mistakes."""
     findings = Findings(path)
     findings.take_document(document)
     for origin, text in env.items():
@@ -235,7 +236,7 @@ def contexts_alone(path: Path) -> tuple[str, ...]:
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether an environment variable has the prefix of a setting. kctl rejects unknown variables with this prefix."""
+    """Whether a variable's prefix is that of a section, such as `KCTL_KAFKA_`. kctl rejects unknown ones."""
     return name.startswith(_SECTION_PREFIXES)
 
 
@@ -269,7 +270,7 @@ def read_document(path: Path) -> dict[str, Any]:
 
 
 def _line_first(message: str, text: str) -> str:
-    """Moves the place to the front: `Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`."""
+    # `Expected '=' (at line 3, column 7)` -> `line 3, column 7: Expected '='`
     what, _, where = message.rstrip(")").rpartition(" (at ")
     if where == "end of document":
         where = f"line {text.count(chr(10)) + (not text.endswith(chr(10)))}"
@@ -293,9 +294,9 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """Loads the sections of the exporter, as `load` does. Without `[clusters.NAME]`, the cluster is that of `[kafka]`.
-    With `servers`, the cluster is at these brokers, unencrypted, and `path` may be None. Raises ConfigError, also if
-    `servers` is given and the file has `[clusters.NAME]`."""
+    """Loads the exporter's configuration. Without `[clusters.NAME]`, the cluster is that of `[kafka]`. Pass `servers`
+    for one cluster without TLS and SASL instead, with or without a file. Raises ConfigError, also if `servers` is given
+    and the file has `[clusters.NAME]`."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

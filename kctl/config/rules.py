@@ -140,7 +140,7 @@ def _of_lake(config: Config) -> Iterator[str]:
 
 
 def uri_hint(uri: str) -> str:
-    """Returns advice on a rejected `storage.uri`. Does not quote the URI, because it may contain keys."""
+    """Returns advice on a rejected `storage.uri`. Does not quote the URI, because it may contain credentials."""
     scheme, colon, rest = uri.partition("://")
     if scheme in ("s3a", "s3n") and colon:
         return "; write s3:// for Spark's s3a://"

@@ -55,8 +55,6 @@ class FleetSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class _Group(Section):
-    """The settings of `[kafka]` except TLS and SASL."""
-
     cluster: str = "default"
     """A name for the Kafka cluster, used as the label `cluster` of every metric."""
     bootstrap_servers: Servers

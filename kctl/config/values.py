@@ -25,27 +25,27 @@ def as_json(value: Any) -> Any:
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """Returns a value for display, without passwords inside a URL and secret entries of a table."""
+    """Returns a value for display, with hidden passwords in URLs and hidden secret entries of tables."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value
 
 
 def _shown_entry(name: str, text: str) -> str:
-    """Hides an entry if its name or its text mentions a secret, as Spark does. Java options may mention one."""
+    # As in Spark, the text counts too, because Java options may contain a secret.
     is_secret = any(re.search(SECRET_NAMES, each) for each in (name, text))
     return HIDDEN if is_secret and text else shown_url(text)
 
 
 def shown_url(url: str) -> str:
-    """Hides the password and secret parameters of a URL. Everything up to the last `@` counts as user and password,
-    because a password may contain an unquoted `@`."""
+    """Hides the password and secret parameters of a URL."""
     scheme, slashes, rest = url.partition("://")
     if not slashes:
         return url
     place, mark, query = rest.partition("?")
     if "@" in query.partition("=")[0]:
         place, mark, query = rest, "", ""
+    # The last `@`, because a password may contain an unquoted one.
     credentials, at, host = place.rpartition("@")
     user, colon, _ = credentials.partition(":")
     pairs = [pair.partition("=") for pair in query.split("&")]
@@ -57,7 +57,7 @@ def shown_url(url: str) -> str:
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
     """Converts a value from TOML. A path becomes a Path, and a list becomes a tuple. If the setting is a float, an
-    integer becomes a float. Raises ValueError."""
+    integer becomes a float. Pass `is_text` to parse numbers and booleans from a text. Raises ValueError."""
     if isinstance(value, Mapping):
         value = _flattened(value)
     try:

@@ -1,8 +1,7 @@
-"""Sends dead letters to a topic at least once. After an interruption, dead letters that were not yet removed are sent
-again.
+"""Sends dead letters to a topic, each at least once. After an interruption, some may be sent again.
 
-The header `HEADER` does not change between tries, so that consumers can drop repeats. A null header becomes an empty
-one, because kafka-python cannot send null headers.
+Each dead letter has the same header `kctl-dead-letter` every time, so that consumers can drop repeats. Null header
+values become empty, because kafka-python cannot send null.
 """
 
 from __future__ import annotations
@@ -50,8 +49,7 @@ class Sender:
         return there
 
     def _is_there_alone(self, dead_letter: DeadLetter) -> bool:
-        """Sends a dead letter again, alone, and returns whether this succeeds."""
-        # A rejected message fails those sent with it.
+        # A rejected message makes the others of its batch fail too, so this one is sent again in its own batch.
         self._production.forget_retries()
         handed_over = self._handed_over([dead_letter])
         failed = [future for _, futures in handed_over for future in futures if future.failed()]
@@ -60,7 +58,7 @@ class Sender:
         return bool(handed_over) and not failed
 
     def check(self) -> None:
-        """Checks at the end that no dead letter was skipped. Raises OperationFailed."""
+        """Call this after the last dead letter. Raises OperationFailed if some were skipped."""
         if self._refused:
             raise OperationFailed(
                 f"{self._sent} were sent, {self._refused} cannot be sent and stay, for example {self._reason}"
@@ -83,7 +81,6 @@ class Sender:
         return self._production.send(message.value, message.key, None, [*others, (HEADER, name.encode())])
 
     def _judge(self, error: Exception, dead_letter: DeadLetter) -> None:
-        """Counts a dead letter that can never be sent. Raises any other error."""
         if not isinstance(error, StorageError | MessageTooLarge | _Unsendable):
             raise error
         self._reason = self._reason or f"{name_of(dead_letter)}: {error}"
@@ -92,8 +89,8 @@ class Sender:
 
 @contextmanager
 def sending(config: Config, topic: str) -> Iterator[Sender]:
-    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError. At the end, also raises it
-    if dead letters were skipped."""
+    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError, at the end also if
+    dead letters were skipped."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import require, topics_of
@@ -114,6 +111,7 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
 
 
 def name_of(dead_letter: DeadLetter) -> str:
-    """Returns `TOPIC-PARTITION@OFFSET/TIME`. TIME is when the message became a dead letter, in Unix milliseconds."""
+    """Returns the value of `HEADER`: `TOPIC-PARTITION@OFFSET/TIME`. TIME is when the message became a dead letter, in
+    Unix milliseconds."""
     block = dead_letter.block
     return f"{block.topic}-{block.partition}@{dead_letter.offset}/{dead_letter.at * 1000:.0f}"

@@ -47,8 +47,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters on any thread of its master. Leaves the umask to the master, and the preparation of
-    the storage to the workers."""
+    """Opens a fleet's dead letters in its master, on any thread. Leaves the umask as the master has set it,
+    and the preparation of the storage to the workers."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:
@@ -65,8 +65,8 @@ def changed(
     progress: Progress,
     sending: Callable[[], AbstractContextManager[Send]],
 ) -> int:
-    """Applies `verb` to the selected dead letters, and returns the number of changed ones. `sending` opens a sender to
-    a topic. Raises the errors of `sending` and `DeadLetterStore`."""
+    """Applies `verb` to the selected dead letters, and returns the number of changed ones. `sending` opens the sender
+    for `send`. Raises the errors of `sending` and `DeadLetterStore`."""
     if verb == "requeue":
         return store.requeue_dead(selection, expect, progress)
     if verb == "delete":
@@ -110,7 +110,7 @@ def _beside(lake: LakeStorage, config: Config) -> DeadLetterStore:
 
 @contextmanager
 def _prepared(storage: S) -> Iterator[S]:
-    """Prepares a storage, and closes it at the end. As in workers, only this user can open new files."""
+    # As in workers, only this user can open new files.
     before = os.umask(PRIVATE)
     try:
         storage.prepare()

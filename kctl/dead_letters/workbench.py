@@ -44,8 +44,6 @@ def _unlisted(*_: object) -> Callable[..., object]:
 
 
 class _Change:
-    """A change in progress. `on_page` and `on_end` run in the event loop."""
-
     def __init__(self, verb: Verb, selection: Selection, expect: int, by: str, to: str) -> None:
         self.verb, self.selection, self.expect, self.by, self.to = verb, selection, expect, by, to
         self.name = f"dead letters {verb}"
@@ -61,6 +59,7 @@ class _Change:
     def text(self, done: int) -> str:
         return f"{done} of {self.expect} dead letters {_DONE[self.verb]}"
 
+    # Runs in the event loop, as does `on_end`.
     def on_page(self, done: int) -> None:
         self._so_far = self.text(done)
         self.report(self._so_far)
@@ -109,7 +108,7 @@ class Workbench:
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Changes dead letters. Yields `{"done": number}` after each page, and at the end also `"complete": True`. `to`
-        is the topic to send to. Raises the errors of `read`, and CountChanged if not exactly `expect` match."""
+        is the topic to send to. Raises the errors of `read`, and CountChanged if the number is not `expect`."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)

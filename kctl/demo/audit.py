@@ -21,9 +21,9 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Counts of messages. `stored` are in the storage, handled, or dead letters. `lost` are missing below the stored
-    offset. `not_stored` are missing from the stored offset on. `duplicated` are stored again after they were stored or
-    handled. `handled` counts each handled message once, and `handled_again` counts the repeats."""
+    """Counts of messages. `stored`: in the storage, handled, or dead letters. `lost`: missing below the stored offset,
+    so no worker will read them again. `not_stored`: missing at or above it. `duplicated`: stored again after they were
+    stored or handled. `handled` counts each handled message once, and `handled_again` the repeats."""
 
     produced: int
     stored: int
@@ -53,8 +53,7 @@ def audit(
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
     """Compares stored, handled and dead messages with the produced ones. `produced` has each partition's number of
-    messages, from offset 0. Missing messages below a partition's stored offset are lost. Without `stored_offsets`, all
-    missing messages are lost."""
+    messages, from offset 0. Without `stored_offsets`, all missing messages count as lost."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]
@@ -76,7 +75,7 @@ def audit(
 
 
 def places(blocks: Iterable[Block]) -> Iterator[Place]:
-    """Yields the place of every message. Decodes every record, so that a damaged block raises BadBlock."""
+    """Yields the place of every message. Decodes every record, and raises BadBlock if a block is damaged."""
     for block in blocks:
         for record in block.messages():
             yield block.topic, block.partition, record.offset
@@ -106,14 +105,14 @@ _RECORD = struct.Struct("<qi")
 
 
 def record(messages: list[Message]) -> list[bool]:
-    """Acknowledges all messages. First appends them to this process's file in one write, which survives a kill."""
+    """Appends the messages' offsets to this process's file, and acknowledges all. The write survives a kill."""
     with Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
         ledger.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
     return [True] * len(messages)
 
 
 def handled(folder: Path, topic: str) -> Iterator[Place]:
-    """Yields the place of every handled message, as often as it was handled."""
+    """Yields the place of every handled message, once for each time it was handled."""
     for path in sorted(folder.glob("*.ledger")):
         body = path.read_bytes()
         for offset, partition in _RECORD.iter_unpack(body[: len(body) // _RECORD.size * _RECORD.size]):

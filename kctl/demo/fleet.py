@@ -68,7 +68,7 @@ port = 0
 
 
 def lay_out(directory: Path) -> None:
-    """Makes the demo's folder without an earlier demo's files. Raises UsageError if the folder has other contents."""
+    """Makes the demo's folder, or clears that of an earlier demo. Raises UsageError if another folder is not empty."""
     marker = directory / MARKER
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UsageError(
@@ -82,7 +82,7 @@ def lay_out(directory: Path) -> None:
 
 
 class DemoFleet:
-    """Runs `kctl start` as a process. `ask` does what `kctl rpc` does."""
+    """Runs `kctl start` as a process. `ask` returns the answer of `kctl rpc`, or None."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory

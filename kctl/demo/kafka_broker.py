@@ -131,7 +131,7 @@ class KafkaBroker:
         self._process = None
 
     def kill(self) -> None:
-        """Sends SIGKILL to a running broker, so that it does not flush."""
+        """Sends SIGKILL to a running broker, which then cannot flush its data."""
         if self._process is not None:
             if self._process.poll() is None:
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -228,7 +228,7 @@ class KafkaBroker:
 
 
 def new_cluster_id() -> str:
-    """Returns a random id that begins with `k`, because a leading dash would look like an option."""
+    # Begins with `k`, because Kafka's tools would take an id with a leading dash for an option.
     return "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:22]
 
 
@@ -238,14 +238,14 @@ def two_free_ports() -> tuple[int, int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns different free TCP ports of 127.0.0.1. A later call may return them again. They are below 32768, because
-    a broker that restarts could lose a higher (ephemeral) port to an outgoing connection."""
+    """Returns different free TCP ports of 127.0.0.1. A later call may return them again."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 
 
 def _bind_somewhere(listener: socket.socket) -> int:
     while True:
+        # From 32768 on, an outgoing connection could take the port while its broker restarts.
         port = _chance.randrange(20000, 32000)
         try:
             listener.bind(("127.0.0.1", port))

@@ -96,7 +96,7 @@ class Producer(threading.Thread):
                 raise
 
     def _produce(self) -> None:
-        self._await_topic()
+        self._await_topic()  # the client drops messages that it has no metadata for
         sent, started = 0, time.monotonic()
         while not self._stop_asked.wait(TICK_SECONDS):
             due = int((time.monotonic() - started) * self._rate)
@@ -123,7 +123,6 @@ class Producer(threading.Thread):
                 self._producer.close(timeout=5)
 
     def _await_topic(self) -> None:
-        """Waits for the topic's metadata, because without metadata the client gives up a message."""
         while not self._stop_asked.is_set():
             with suppress(KafkaError):
                 if self._producer.partitions_for(self._topic):
@@ -152,12 +151,12 @@ TOPIC_SECONDS = 30.0
 
 
 class PartEnded(Exception):
-    """A process of the demo has ended by itself. The message names the process and its pid, and describes how it
-    ended."""
+    """A process of the demo has ended by itself. The message names the process and the cause."""
 
 
 def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | None:
-    """Returns a sentence about a process that has ended. Checks the broker first, because the master depends on it."""
+    """Returns a sentence about the broker or master if it has ended, otherwise None."""
+    # The broker first, because without it the master may end too.
     if (code := broker.ended()) is not None:
         return f"the broker (pid {broker.pid}) has ended: {cause(code)}"
     if master is not None and (code := master.ended()) is not None:
@@ -174,9 +173,8 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM. The first signal stops the producer and starts draining. The second signal ends the
-    draining. After the draining, the demo shuts down. Until `is_something_to_end` is set, a signal raises
-    KeyboardInterrupt."""
+    """Counts Ctrl-C and SIGTERM. Each ends what the demo is doing: producing messages, or waiting until they are stored
+    or handled. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -78,8 +78,8 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """Returns what `-o json` prints. An unknown value is None. Without an audit, all counts of the audit are unknown.
-    `ended` describes a process that has ended by itself."""
+    """Returns what `-o json` prints. Unknown values are None, such as all counts without an audit. `ended`
+    describes a process that has ended by itself."""
     counts = dict.fromkeys(each.name for each in fields(Audit)) if found is None else asdict(found)
     first = progress.seconds_to_first_batch
     return {

@@ -1,4 +1,4 @@
-"""`kctl rpc COMMAND`: asks the master a question, once or repeatedly."""
+"""`kctl rpc COMMAND`: asks a running fleet, once or repeatedly, and prints the answer."""
 
 from __future__ import annotations
 
@@ -56,7 +56,6 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str | None, KctlError | None]:
-    """Returns the answer, a remark and an error. If a value is above the limit, the error names this value."""
     params = of_hosts(options) | ({} if options.worker is None else {"worker": options.worker})
     reply = ask(fleet, options.command, params, options.timeout)
     problem: KctlError | None = incomplete(reply)
@@ -68,7 +67,7 @@ def _answer(fleet: fleets.Fleet, options: argparse.Namespace) -> tuple[str, str 
         except IncompleteAnswer as error:
             problem = problem or error
         except KctlError as error:
-            problem = error
+            problem = error  # a value above the limit matters more than a missing answer
     return _text(reply, result, options), remark(reply), problem
 
 

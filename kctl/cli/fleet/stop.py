@@ -76,10 +76,10 @@ def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:
-    """Waits until the master has ended, which makes its pidfd `descriptor` readable. Raises StopTimeout."""
     while True:
         waited = time.monotonic() - started
         pause = min(_PROGRESS_SECONDS, timeout - waited)
+        # A pidfd becomes readable when its process ends.
         if select.select([descriptor], [], [], max(pause, 0))[0]:
             return
         left = _left(fleet)

@@ -1,4 +1,4 @@
-"""Formats answers to the questions of `kctl_agent.replies.questions`, and compares values with `--fail-above`."""
+"""Formats the answers of `kctl rpc`, and compares their values with `--fail-above`."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _LINE_COLUMNS = 120
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
-    """Formats partitions as `orders[0-3,6] payments[1]`. If a topic's numbers have more than `longest` characters,
-    shows their count: `orders[500 partitions]`."""
+    """Formats partitions as `orders[0-3,6] payments[1]`. If a topic's list is longer than `longest` characters,
+    shows the number of partitions instead: `orders[500 partitions]`."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
@@ -63,9 +63,9 @@ def offset_checker(offsets: Offsets) -> list[str]:
 
 
 def _columns(rows: Sequence[Any], *names: str) -> tuple[list[Column], list[list[Any]]]:
-    """Returns the columns of a table, and the values of each column. Working by column is fast for 100,000 rows."""
     types = type(rows[0]).__annotations__ if rows else {}
     shown = [Column(name.replace("_", "-"), _is_number(types.get(name))) for name in names]
+    # By column instead of by row, which is fast for 100,000 rows.
     values = [list(map(attrgetter(name), rows)) for name in names]
     number = next((number for number, name in enumerate(names) if name in ("worker", "name")), None)
     if number is not None and any("/" in each for each in set(values[number]) if each):
@@ -105,14 +105,14 @@ def member_leader(group: GroupMembers, longest: float = 60) -> list[str]:
 
 
 def listed(reply: Any) -> list[str]:
-    """Formats the rows of a reply, with every field as a column."""
+    """Formats the rows of a reply as a table with a column for each field."""
     row_type, _ = get_args(get_type_hints(type(reply))["rows"])
     columns, values = _columns(reply.rows, *(each.name for each in fields(row_type)))
     return render_columns(columns, [[None if value == () else value for value in each] for each in values])
 
 
 def workers(workers: Workers) -> list[str]:
-    """Formats the table of workers. Cuts each line at 120 columns, which shortens errors."""
+    """Formats the table of workers. Cuts lines at 120 columns, so a long error is shortened."""
     return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
 
 
@@ -171,8 +171,8 @@ def lines_of(command: str, result: Any, *, is_wide: bool = False) -> list[str]:
 
 
 def check(command: str, result: Any, limit: int) -> None:
-    """Compares a result's values with the limit. If a value is above it, raises ThresholdExceeded. If an unknown value
-    may be above it, raises IncompleteAnswer."""
+    """Compares a command's result with `--fail-above`. Raises ThresholdExceeded if a value is above `limit`. Otherwise
+    raises IncompleteAnswer if a value is unknown, or if there is no value."""
     what, values = VIEWS[command].compared, VIEWS[command].values(result)
     highest = max((value for value in values if value is not None), default=None)
     if highest is not None and highest > limit:

@@ -56,7 +56,7 @@ _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Leve
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Yields a function that waits for a key. Until the context ends, the terminal on stdin does not echo."""
+    """Yields a function that waits for a key. Until the context ends, the terminal does not show what is typed."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)
@@ -77,14 +77,15 @@ def keys() -> Iterator[Key]:
 
 
 def line(text: str, columns: int, style: str = "") -> Text:
-    """Makes a line of at most `columns` columns, as a Text, because rich would read `[link=…]` in a str as markup."""
+    """Returns a line for the screen, cut at `columns` columns."""
     from rich.text import Text
 
+    # Not a str, in which rich would read `[link=…]` as markup.
     return Text(clip(text, columns), style, no_wrap=True)
 
 
 class SortOrder(StrEnum):
-    """How the rows are sorted. The user selects an order by typing its first letter."""
+    """How partitions are sorted. The user selects an order by typing its first letter."""
 
     LAG = "lag"
     PARTITION = "partition"
@@ -105,7 +106,7 @@ def _name(row: PartitionRow) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FleetTopView:
-    """The answers for one screen. If the master did not answer, they are empty, and `problem` contains the reason."""
+    """What one screen shows. If the master did not answer, only `problem` is set, to the reason."""
 
     processes: tuple[WorkerRow, ...] = ()
     partitions: tuple[PartitionRow, ...] = ()
@@ -172,7 +173,7 @@ def _of_now(offsets: Offsets) -> tuple[PartitionRow, ...]:
 
 
 def summary(glance: FleetTopView) -> str:
-    """Formats the answers as `3 of 4 workers run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`."""
+    """Returns a line such as `3 of 4 workers run · lag 1,200 · 5,000 rows/s · 17 wait in the storage`."""
     if glance.problem is not None:
         return clean(glance.problem)
     sinkers, engines = ([row for row in glance.processes if row.kind == kind] for kind in ("sinker", "engine"))

@@ -1,4 +1,4 @@
-"""Repeats a question. On a terminal, each answer overwrites the last. In a pipe, the answers follow one another."""
+"""Repeats a command's output for `--watch`. On a terminal, new output overwrites the old."""
 
 import shutil
 import sys
@@ -19,8 +19,8 @@ _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
-    """Every `seconds`, shows what `poll` returns. Ctrl-C ends the loop with exit code 0. On a terminal, shows a
-    retriable error, such as an absent master, as a remark. Raises other errors."""
+    """Prints what `poll` returns every `seconds`, until Ctrl-C. On a terminal, prints `title` above it, and continues
+    after a retriable error, such as a missing master. Otherwise prints `separator` after it, and raises all errors."""
     pause, is_terminal = Event(), sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
         while True:
@@ -39,11 +39,11 @@ def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) 
 
 
 def _redraw(lines: list[str]) -> None:
-    """Overwrites the screen with `lines`, because clearing it first would flicker."""
     columns, rows = shutil.get_terminal_size()
     if len(lines) >= rows:
         lines = [*lines[: rows - 2], f"… {len(lines) - rows + 2} more lines"]
     body = "".join(f"{clip(clean(line), columns)}{_TO_END_OF_LINE}\n" for line in lines)
     screen = plain(sys.stdout)
+    # Overwrites the old lines, because clearing the screen first would flicker.
     screen.write(_HOME + body + _TO_END_OF_SCREEN)
     screen.flush()

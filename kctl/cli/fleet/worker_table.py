@@ -1,5 +1,5 @@
-"""Defines the columns of `kctl status`, `kctl rpc workers` and `kctl top`. The supervisor reports `state`, and the
-worker reports `doing`. `rss` includes the memory of a worker's children if it is known."""
+"""The table of processes in `kctl status`, `kctl rpc workers` and `kctl top`. `state` comes from the supervisor, and
+`doing` from the worker itself."""
 
 from __future__ import annotations
 
@@ -65,6 +65,7 @@ def _causes(supervisor: WorkerStatus) -> str:
 
 
 def _resident(row: WorkerRow) -> str | None:
+    # The supervisor's number includes child processes, and the worker's own does not.
     count = (None if row.supervisor is None else row.supervisor.resident_bytes) or row.rss_bytes
     return None if count is None else f"{count / 1048576:.0f}MiB"
 

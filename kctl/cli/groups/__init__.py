@@ -1,1 +1,1 @@
-"""The commands `kctl groups` and `kctl group`, which ask for consumer groups over HTTP."""
+"""The commands `kctl groups` and `kctl group`, which get consumer groups over HTTP."""

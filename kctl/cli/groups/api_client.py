@@ -31,8 +31,7 @@ TOKEN_FILE = Option(("--token-file",), "a file with the bearer token", "path")
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows no redirect, because a redirect could send the token to another server."""
-
+    # A redirect could send the token to another server.
     def redirect_request(self, *_: object) -> None:
         return None
 
@@ -48,8 +47,8 @@ class GroupsApi:
         return self._get("/api/v1/groups", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (not known yet), and the
-        errors of `groups`."""
+        """Returns a group with partitions and members. Raises GroupMissing, IncompleteAnswer (the server does not
+        know the group yet), and the errors of `groups`."""
         return self._get(f"/api/v1/groups/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def advice(self, cluster: str | None, name: str) -> dict[str, Any]:
@@ -89,8 +88,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Describes the clusters that are not ready, and the parts of clusters that have errors. Returns None if all
-    answered."""
+    """Describes what is missing in an answer: clusters that are not ready, and parts of clusters that have errors."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

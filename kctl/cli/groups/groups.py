@@ -34,8 +34,7 @@ def _groups(options: argparse.Namespace, _env: Mapping[str, str]) -> int:
 
 
 def _shown(view: Callable[[], tuple[str, str | None, str | None]], what: str, options: argparse.Namespace) -> int:
-    """Prints a view once or repeatedly, and returns the exit code. `view` returns a text, a remark and what is
-    missing."""
+    """Prints a view and returns the exit code. `view` returns a text, a remark, and what is missing (exit code 3)."""
     if options.watch is not None:
         from kctl.cli.fleet.watch import watch as again
 

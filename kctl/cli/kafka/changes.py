@@ -1,7 +1,7 @@
 """Changes a cluster for `kctl kafka`: shows the plan, asks for confirmation, and audits the change.
 
-Without `--execute`, a change needs a yes at the terminal. If kctl cannot ask (`-o json`, or no terminal), it prints the
-plan and exits with 2. With `--dry-run`, it prints the plan and exits with 0.
+Without `--execute`, the user must confirm a change at the terminal. If kctl cannot ask (`-o json`, or no
+terminal), it prints the plan and exits with 2. With `--dry-run`, it prints the plan and exits with 0.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from kctl.kafka.client.connection import ClusterConnection
 
 
 def check_choice(options: argparse.Namespace) -> None:
-    """Rejects `--execute` with `--dry-run`. Raises UsageError."""
+    """Rejects `--execute` together with `--dry-run`. Raises UsageError."""
     if options.execute and options.dry_run:
         raise UsageError("--execute and --dry-run contradict each other: give only one")
 
@@ -34,8 +34,8 @@ def change(
     make: Callable[[], str],
     **params: Any,
 ) -> int:
-    """Shows a planned change, asks, makes the change, and returns the exit code. `show` prints the plan, or with
-    `executed=True` the result. `make` makes the change and describes it. `params` are for the audit log."""
+    """Makes a change if the user confirms it, and returns the exit code. `show` prints the plan, or with
+    `executed=True` the result. `make` makes the change and describes it. The audit log gets `name` and `params`."""
     declined = _declined(options, lambda: show(executed=False), question)
     if declined is not None:
         return declined

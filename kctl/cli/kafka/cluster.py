@@ -24,8 +24,8 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Returns the access to the cluster that `-b` or a context names, otherwise to the fleet's cluster. With `-b`, a
-    context provides only TLS and SASL. Raises UsageError, ConfigError."""
+    """Returns how to reach the cluster of `-b` or of a context, otherwise the fleet's cluster. If both are given, `-b`
+    sets the servers, and the context TLS and SASL. Raises UsageError, ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
@@ -39,8 +39,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the fleet's group. If it is unknown, the error advises the user to name a group with the options `named`.
-    Raises UsageError, ConfigError."""
+    """Returns the fleet's consumer group. `named` are the options that the error suggests if there is no fleet, such as
+    `-g GROUP, --all`. Raises UsageError, ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -56,14 +56,14 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
-    """Returns the decoder for the fleet's messages. Returns None for plain bytes, or if another cluster is named."""
+    """Returns the decoder for the fleet's messages, or None if they are plain bytes or another cluster is named."""
     from kctl import schemas
 
     return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """Returns the path of the user's audit log if `-b` or a context names the cluster, otherwise of the fleet's log."""
+    """Returns the user's audit log if `-b` or a context names the cluster, otherwise the fleet's audit log."""
     from kctl.audit import fleet_log, user_log
 
     if _named_cluster(options, env) is not None:
@@ -117,18 +117,19 @@ def _file_of_contexts(options: argparse.Namespace, env: Mapping[str, str]) -> Pa
 
 
 def required_topics(connection: ClusterConnection, names: list[str]) -> dict[str, Topic]:
-    """Opens the connection and returns the named topics, which must exist."""
+    """Opens the connection and returns the named topics. Raises TopicMissing, NotAuthorised."""
     topics = topics_of(connection.open(names))
     return {name: require(topics, name) for name in names}
 
 
 def required_topic(connection: ClusterConnection, name: str, partition: int | None = None) -> Topic:
-    """Opens the connection and returns the topic, which must exist and have `partition`."""
+    """Opens the connection and returns the topic. Raises TopicMissing, PartitionMissing, NotAuthorised."""
     return require(topics_of(connection.open([name])), name, partition)
 
 
 def wanted_partitions(connection: ClusterConnection, words: list[str]) -> tuple[dict[str, Topic], list[Partition]]:
-    """Opens the connection and returns the topics and partitions of `-t TOPIC[:0,2]`, which must exist."""
+    """Opens the connection and returns the topics and partitions of `-t TOPIC[:0,2]`. Raises TopicMissing,
+    PartitionMissing, NotAuthorised."""
     chosen = [topic_and_partitions(word) for word in words]
     topics = topics_of(connection.open(sorted({name for name, _ in chosen})))
     wanted: set[Partition] = set()

@@ -49,7 +49,6 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _place(text: str) -> Target:
-    """Parses a position. `-3` means the last three messages of each partition."""
     if text.startswith("-") and text[1:].isdecimal():
         return Target("last", int(text[1:]))
     return position(text, "-N for the last N of each partition")

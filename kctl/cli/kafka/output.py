@@ -1,4 +1,4 @@
-"""Prints rows as a table, JSON or YAML, and reports what is unknown."""
+"""Prints rows as a table, JSON or YAML, and reports errors in them."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,7 +18,8 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows. A table shows only the keys in `columns`. After printing, raises the errors of `complain`."""
+    """Prints rows, then raises the errors of `complain`. A table has only the keys in `columns`. `more` are
+    further keys of JSON and YAML."""
     problems = list(problems)
     if options.output == "table":
         echo("\n".join(table(columns, rows)))
@@ -43,8 +44,7 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """Reports what is unknown. Raises a single problem unchanged. If there are several problems, or a row has an error,
-    raises IncompleteAnswer."""
+    """Reports problems, and rows that have an error. Raises a single problem unchanged, otherwise IncompleteAnswer."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

@@ -104,7 +104,6 @@ def _header(text: str) -> tuple[str, bytes]:
 def _progress(
     report: DeliveryReport, total_bytes: int | None, began: float, write: Callable[[str], None]
 ) -> Callable[[], None]:
-    """Returns a function to call for each message. It shows progress on a terminal, at most five times a second."""
     shown_at = began
 
     def show() -> None:
@@ -118,7 +117,7 @@ def _progress(
 
 
 def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> str:
-    """Formats the progress: `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`."""
+    """Returns the progress, such as `[### ] 12% 40,000 messages 5.1 MB/s 21,000 a second 4 s left`."""
     seconds = max(seconds, 0.001)
     speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
     if not total_bytes:
@@ -129,7 +128,7 @@ def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> s
 
 
 def is_file(options: argparse.Namespace) -> bool:
-    """Whether each line of a file or of stdin is a message."""
+    """Whether the messages are the lines of a file or of stdin."""
     return options.file is not None or options.message == "-"
 
 
@@ -141,7 +140,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """Yields an iterator of (key, value), and the file's size in bytes if it is known."""
+    """Yields the messages as (key, value), and the file's size in bytes if it is known."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None

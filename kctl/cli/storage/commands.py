@@ -1,4 +1,4 @@
-"""The commands of `kctl storage`, and their functions, except those of `migrate` and `dead`."""
+"""The commands of `kctl storage`, except `migrate` and `dead`, which have their own modules."""
 
 from __future__ import annotations
 

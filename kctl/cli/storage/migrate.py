@@ -96,8 +96,6 @@ class _Target:
             return self._forward(changes, new.topics)
 
     def _forward(self, changes: list[OffsetChange], topics: Mapping[str, Topic]) -> list[OffsetChange]:
-        """Adds an error to each change that would move the storage's offset for a topic of the new cluster
-        backwards."""
         is_table = self.fleet.storage.kind.is_table
         if is_table:  # it keeps offsets for each cluster
             self.storage.bind(self._owner)
@@ -106,7 +104,7 @@ class _Target:
             each._replace(error=f"the storage already has it up to offset {of_new.next}")
             if (of_new := held.get(each[:2])) is not None
             and each.error is None
-            and of_new.topic_id == topics[each.topic].topic_id
+            and of_new.topic_id == topics[each.topic].topic_id  # otherwise it is an offset of the old cluster
             and (is_table or of_new.topic_id is not None)
             and of_new.next > (each.new or 0)
             else each
@@ -138,8 +136,8 @@ class _Target:
         return self._forward(changes, topics)
 
     def take(self, changes: list[OffsetChange]) -> None:
-        """Sets the group's offsets, then the storage's offsets, then the storage's owner. An interrupted call can be
-        repeated. Raises OperationRefused, or StoredOffsetMoved if the fleet runs."""
+        """Sets the group's offsets, then the storage's offsets, then its owner. An interrupted call can be repeated.
+        Raises OperationRefused, or StoredOffsetMoved if a running fleet has moved an offset meanwhile."""
         from kctl.kafka.reset import apply
 
         self.connection.deadline.renew()

@@ -1,4 +1,4 @@
-"""Formats stats and dead letters for `kctl storage`, as lines and documents."""
+"""Formats stats and dead letters for `kctl storage`, as text and as JSON."""
 
 from __future__ import annotations
 
