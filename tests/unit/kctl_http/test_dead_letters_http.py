@@ -257,7 +257,8 @@ async def test_as_many_messages_as_were_seen_are_requeued(client: httpx.AsyncCli
     assert steps[-1] == {"done": 4, "complete": True}
     assert [(each.block.partition, each.offset) for each in bench.storage.dead()] == [(0, 0), (0, 1), (1, 0)]
     assert bench.storage.stats().pending == 4
-    *_, begun, ended = bench.logged
+    refused_first, *_, begun, ended = bench.logged
+    assert begun["id"] != refused_first["id"]
     assert (begun["operation"], begun["state"], begun["ended_at"]) == ("dead letters requeue", "running", None)
     assert (ended["id"], ended["state"], ended["started_at"]) == (begun["id"], "done", begun["started_at"])
     assert (begun["by"], begun["via"]) == ("http token ann", "http")
