@@ -48,7 +48,7 @@ FOLDER = Path(__file__).parent / "unit" / "recorded"
 OUTPUTS = FOLDER / "outputs.txt"
 _API = (
     *("status", "lag", "lag?history=1&status=stalled", "lag?live=1", "lag?live=1&worker=worker-0"),
-    *("storage", "storage?live=1", "members", "brokers", "topics", "topics?topic=orders&limit=1&after=orders/0"),
+    *("storage", "storage?live=1", "members", "topics", "topics?topic=orders&limit=1&after=orders/0"),
     *("workers", "workers?live=1&kind=sinker"),
 )
 _UNIX = re.compile(r"\b\d{10}(?:\.\d+)?\b")
