@@ -42,7 +42,7 @@ _Pages: TypeAlias = tuple[Exposed | None, dict[Format, bytes]]
 
 
 class Exposition:
-    """A cache of rendered pages. A scrape sends no request to a process, and may run on any thread."""
+    """A cache of rendered pages, for any thread."""
 
     def __init__(self, latest: Callable[[], Exposed | None]) -> None:
         self._latest = latest
@@ -53,12 +53,12 @@ class Exposition:
         """Pages of the last snapshot, and of the one that is about to replace it."""
 
     async def page(self, accept: str, accept_encoding: str) -> Page:
-        """Returns the page. If the page is not ready, a thread renders it."""
+        """Returns the page of the last snapshot. If it is not rendered yet, a thread renders it."""
         made = self.ready(accept, accept_encoding)
         return await asyncio.to_thread(self.render, accept, accept_encoding) if made is None else made
 
     def render(self, accept: str = "", accept_encoding: str = "") -> Page:
-        """Renders the last snapshot in a format that the scraper accepts."""
+        """Returns the page of the last snapshot in a format that the scraper accepts. Blocks while it renders."""
         page_format = accepted(accept, accept_encoding)
         self._asked[page_format] = _READY_COLLECTIONS
         with self._lock:
@@ -75,7 +75,7 @@ class Exposition:
 
     def prepare(self, snapshot: Exposed) -> None:
         """Renders `snapshot` in recently requested formats. Call it before `snapshot` becomes the last snapshot, so
-        that no scrape waits. Any thread may call it."""
+        that no scrape waits."""
         for page_format in list(self._asked):
             self._asked[page_format] -= 1
             if self._asked[page_format] <= 0:

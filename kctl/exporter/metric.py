@@ -1,4 +1,4 @@
-"""The classes of metrics. A metric has a name, labels and a HELP sentence, and makes its samples from a snapshot."""
+"""The classes of metrics. A metric has a name, labels, a HELP sentence, and a function that reads a snapshot."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -54,7 +54,7 @@ class PartitionColumn(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WordColumn(Metric):
-    """A metric whose value is always 1. Its last label is a word for each partition, such as the status."""
+    """A metric whose value is always 1. Its last label is a word about the partition, such as the status."""
 
     values: Callable[[GroupColumns], NDArray[np.int8]]  # indices into `words`, or negative
     words: Sequence[str]
@@ -73,8 +73,8 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """A metric with one number per group. It makes no samples, because they are slow for tens of thousands of
-    groups."""
+    """A metric with one number per group. `value` returns the number alone, because tens of thousands of samples would
+    be slow."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]

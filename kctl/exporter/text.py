@@ -4,7 +4,7 @@ There may be 100,000 partitions. So the renderer keeps the labels of a block of 
 operation inserts the metric's name and values into this text (benchmarks/scrape.py).
 
 Each block is compressed alone, and again only when it changes. It ends with a full flush (RFC 1951, Z_FULL_FLUSH), so
-that no block refers to another. The page's checksum is combined from the checksums of its blocks.
+that the compressed blocks can be joined.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class TextBlock:
     __slots__ = ("_make", "_packed", "_text")
 
     def __init__(self, make: Callable[[], bytes]) -> None:
-        """`make` must return an equal text at each call."""
+        """`make` may be called twice, and must return an equal text."""
         self._make = make
         self._text: bytes | None = None
         self._packed: _Packed | None = None
@@ -297,7 +297,7 @@ Exposed: TypeAlias = FleetSnapshot | Clusters
 
 
 def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
-    """Returns the collections in the order of the page. Each pair of type and cluster occurs only once."""
+    """Returns the fleet's snapshot, if there is a fleet, and then one snapshot per collected cluster."""
     return snapshot.clusters if isinstance(snapshot, Clusters) else (snapshot, *snapshot.clusters)
 
 

@@ -1,5 +1,5 @@
-"""Advises on groups of other clients from their offsets alone. The offsets show how much a member can handle only in
-periods when all members are busy."""
+"""Advises how many members a group of other clients needs, from its offsets alone. The offsets show how much a member
+can handle only while all members are busy."""
 
 from threading import Lock
 
@@ -84,14 +84,13 @@ class _Watched:
         )
 
     def _watch(self, at: float, end: Reals, committed: Reals, members: int, cycle: float) -> None:
-        """Adds the offsets of one snapshot. Counts commits as work only if messages in every active partition have
-        waited for longer than a commit cycle."""
         before, self._before = self._before, (at, end, committed)
         if before is None or len(before[1]) != len(end):
             return
         seconds, arrived, done = at - before[0], end - before[1], committed - before[2]
         waiting = np.minimum(end - committed, before[1] - before[2])
         is_active = (arrived > 0) | (waiting > 0)
+        # All members are busy only if, in each active partition, messages wait for longer than a commit cycle.
         if not is_active.any() or not (waiting > arrived / seconds * cycle)[is_active].all():
             self._busy_seconds = 0.0
             return

@@ -1,5 +1,5 @@
-"""Caches what the brokers report on a fleet's group. Each part of the report has its own age. No event loop waits for a
-broker.
+"""Caches a fleet's group: its committed offsets, log offsets and state, each with its own age. No event loop waits for
+a broker.
 
 During an outage, offsets keep their old values and get older. They never become zeros. If a part fails or a partition
 has no answer, the other parts and partitions are still updated.
@@ -58,8 +58,8 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
 
 @dataclass(eq=False, repr=False)
 class BrokerCache:
-    """A cache of a group's offsets. Belongs to one event loop, but runs work on all partitions in its own thread. Call
-    `close()` at the end."""
+    """A cache of a group's offsets. Belongs to one event loop, but polls the brokers on its own thread. Call `close()`
+    at the end."""
 
     _reader: ClusterReader
     _servers: str
@@ -97,7 +97,7 @@ class BrokerCache:
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls the brokers once, before anything starts. Raises BrokerUnreachable, WrongProtocol,
+        """Polls the brokers at the start and checks that the topics exist. Raises BrokerUnreachable, WrongProtocol,
         AuthenticationFailed, NotAuthorised or TopicMissing."""
         now = self._clock()
         reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
@@ -141,7 +141,7 @@ class BrokerCache:
         return max(_STALE_INTERVALS * interval, _SHORTEST_STALE_SECONDS)
 
     async def close(self) -> None:
-        """Closes the connections after a running poll, which takes at most a few request time-outs."""
+        """Waits for a running poll, for at most a few request time-outs, and closes the connections."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)

@@ -1,5 +1,5 @@
-"""Takes snapshots of a cluster's groups periodically on its own thread. A scrape reads the latest snapshot. Each
-cluster has its own collector, so that a silent cluster does not delay other clusters."""
+"""Periodically takes snapshots of a cluster's groups. A scrape reads the latest snapshot. Each cluster has its own
+collector with its own thread, so that a silent cluster does not delay other clusters."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ class ClusterCollector:
         await other.close()
 
     async def close(self) -> None:
-        """Closes the connections after a running poll, which takes at most a few request time-outs."""
+        """Waits for a running poll, for at most a few request time-outs, and closes the connections."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -228,14 +228,9 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
         return describe_groups(connection, [name])[0]
 
 
-@lru_cache(_KEPT_OWNERS)
+@lru_cache(_KEPT_OWNERS)  # one shared object is fast to compare
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
-    """Returns an owner that represents all members of a group. Results are cached, because one shared object is fast to
-    compare.
-
-    If a group has neither a protocol type nor members, its clients choose partitions themselves. Their number is
-    unknown.
-    """
+    # Without a protocol type and members, the clients choose their partitions themselves, so their number is unknown.
     if stats is None or not (protocol_type or stats.members):
         return Owner(None, None, None)
     return Owner(None, "rebalancing" if stats.is_rebalancing else None, None, members=stats.members)
@@ -264,8 +259,7 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """Returns each cluster's latest snapshot, in the order of the settings. A cluster has None until its first poll
-        ends."""
+        """Returns each cluster's latest snapshot, in the order of the settings, or None until its first poll ends."""
         return {cluster: each.latest for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:

@@ -1,7 +1,7 @@
 """The state of a cluster's groups and logs after many polls. Each value has its own time. No clock, no I/O.
 
 Without a new answer, old values stay until they are too old. A fleet's own group always has every partition of its
-topics, even with old values, because its workers report newer values. A checkpoint also keeps all its partitions. A
+topics: if the brokers' values are old, its workers report newer ones. A checkpoint also keeps all its partitions. A
 checkpoint's partition has no lag if its log does not exist, ends before the offset, or is in another cluster.
 """
 
@@ -27,7 +27,7 @@ _NOWHERE = by_topic({})
 
 @dataclass(slots=True)
 class KnownGroup:
-    """A group, with the time of each report. A time is None before the first report."""
+    """A group, and when each of its values was reported. A time is None before the first report."""
 
     listed: ListedGroup
     listed_at: float
@@ -53,8 +53,7 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """Replaces the committed offsets. To save memory, `same` maps each partition to one object that all groups
-        use."""
+        """Replaces the committed offsets. `same` maps equal partitions to one object, to save memory."""
         if committed.topics != self._reported:
             known = [same.setdefault(key, key) for key, _ in committed.items()]
             self.partitions = tuple(sorted(known))
@@ -65,8 +64,8 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Replaces the committed offsets, and adds the topics' partitions without a commit. If `committed` is None, the
-        brokers did not answer, and old offsets stay. Drops old offsets of `gone` topics, which were created again."""
+        """Replaces the committed offsets, and adds the topics' partitions without a commit. Pass None as `committed` if
+        the brokers did not answer: then old offsets stay, except those of `gone` topics, which were created again."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -79,10 +78,8 @@ class KnownGroup:
 
 
 class _Logs:
-    """Offsets of logs in columns, with the time of each report. An unknown value is `ABSENT` or NaN."""
-
     def __init__(self) -> None:
-        self.places: dict[Partition, int] = {}
+        self.places: dict[Partition, int] = {}  # partition -> its index in the columns below
         self.at = np.empty(0)
         self.end, self.start, self.stable_end, self.high_watermark = (np.empty(0, np.int64) for _ in range(4))
         self.does_not_exist = np.empty(0, np.bool_)
@@ -128,7 +125,7 @@ class KnownGroups:
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """`own` is a fleet's group. If it is set, it is the only group and has every partition of its topics. `reset`
+        """Pass a fleet's group as `own`: then it is the only group, and has every partition of its topics. `reset`
         decides where lag begins in a partition without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
@@ -314,8 +311,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Limits the number of partitions with series (0: no limit). Also returns how many groups lose their partition
-    series. The largest groups lose them first."""
+    """Limits the partitions with series to `max_partitions` (0: no limit). The largest groups lose their series
+    per partition first. Also returns how many groups lose them."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

@@ -64,8 +64,8 @@ class ClusterSnapshot:
     """The partitions of all `groups`, one group after the other."""
 
     def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
-        """Releases the groups in parts. Releasing tens of thousands at once blocks all other threads for 60 ms.
-        `at_once` is an argument, because module names may be gone when the interpreter ends."""
+        """Releases the groups in parts. Releasing tens of thousands at once blocks all other threads for 60 ms."""
+        # `at_once` is an argument, because module names may be gone when the interpreter ends.
         groups = list(self.groups)
         object.__setattr__(self, "groups", ())
         while groups:

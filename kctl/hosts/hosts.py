@@ -1,5 +1,5 @@
-"""Asks the other hosts of a fleet, and knows which hosts are present. A master answers another host only from its own
-agents, so that requests cannot loop."""
+"""Requests to the other hosts of a fleet, and which hosts are present. A master does not pass on another master's
+request, so that requests cannot loop."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the work of all hosts. It is None if the roster is in doubt. It is also None if no
-        heartbeat was answered within the session time: another host may lead by now."""
+        """The host that leads the fleet. None if the roster is in doubt, or if no heartbeat was answered within the
+        session time, because another host may lead by now."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader

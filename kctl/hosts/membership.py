@@ -2,9 +2,9 @@
 leader distributes the roster. With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s. They notice a
 killed master after 7 s.
 
-The group does not use the newer protocol (KIP-848), whose members cannot describe themselves. Static members are not
-used either. A static member would silently fence an older member with its name. If it rejoined without a rebalance,
-other hosts would keep its old address.
+The group does not use the newer protocol (KIP-848), whose members cannot describe themselves. It does not use static
+members either: a new one would silently fence an older member with its name. If one rejoined without a rebalance, other
+hosts would keep its old address.
 """
 
 import logging
@@ -42,7 +42,8 @@ _FORGOTTEN_MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A roster. `heartbeat_at` is when the last answered request to the coordinator was sent, in monotonic seconds."""
+    """The last roster. `heartbeat_at` is when this master sent the last request that the coordinator has answered, in
+    monotonic seconds."""
 
     roster: Roster
     heartbeat_at: float | None = None
@@ -134,7 +135,7 @@ class HostsMember:
             self.seen = replace(self.seen, heartbeat_at=heartbeat_at)
 
     def _leave(self, consumer: Any) -> None:
-        """Waits until all members know that this host is leaving, so that they do not report it missing."""
+        # Waits for the roster that shows this host as leaving: otherwise the other hosts report it missing.
         deadline = time.monotonic() + _LEAVE_SECONDS
         while time.monotonic() < deadline:
             self._turn(consumer)
@@ -152,7 +153,7 @@ class HostsMember:
                 return ConsumerProtocolSubscription(0, sorted(topics), msgspec.json.encode(member._me))
 
             def assign(self, _cluster: Any, members: Any) -> Mapping[str, Any]:
-                """Gives every member the new roster. Runs only on the leader, on kafka-python's I/O thread."""
+                # Only the group's leader runs this, on kafka-python's I/O thread.
                 described = [decoded(Host, bytes(each.metadata.user_data or b"")) for each in members]
                 roster = agreed(member._me.name, described, member.seen.roster, time.time(), member._forget_seconds)
                 note = msgspec.json.encode(roster)
@@ -178,6 +179,5 @@ class HostsMember:
 
 
 def _answered_at(heartbeat: Any) -> float:
-    """Returns when the last heartbeat was sent, or 0 if it is unanswered. The time of the answer does not count,
-    because a process that was frozen reads an old answer late."""
+    # The time of the answer does not count, because a process that was frozen reads an old answer late.
     return float(heartbeat.last_send) if heartbeat.last_receive >= heartbeat.last_send else 0.0

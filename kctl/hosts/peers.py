@@ -76,7 +76,6 @@ class Peers:
     async def _exchanged(
         self, method: str, url: str, path: str, seconds: float, tokens: Sequence[str], body: bytes = b""
     ) -> tuple[int, bytes]:
-        """Tries the tokens until the host accepts one. Follows no redirects. Raises the errors of `operate`."""
         if url.startswith("http://") and not self._access.allow_plain:
             raise NotPermitted("its address is http://, and hosts.allow_plain is not set: nothing was sent")
         headers = [("Accept", "application/json")]
@@ -87,6 +86,7 @@ class Peers:
         if url not in self._pools:
             self._pools[url] = httpcore.AsyncConnectionPool(self._context, keepalive_expiry=_KEPT_SECONDS)
         try:
+            # httpcore follows no redirects, so the token does not reach another address.
             async with (
                 asyncio.timeout(seconds),
                 self._pools[url].stream(method, f"{url}{path}", headers=headers, content=body or None) as response,

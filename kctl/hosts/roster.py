@@ -81,7 +81,7 @@ _DECODERS: Final[Mapping[type, msgspec.json.Decoder[Any]]] = {
 
 
 def decoded(kind: type[T], sent: bytes) -> T | None:
-    """Decodes a Host or a Roster. Returns None for invalid bytes, because any client may join the group."""
+    """Decodes a Host or a Roster. Returns None for invalid bytes: any client may join the group and send them."""
     try:
         found: T = _DECODERS[kind].decode(sent)
         return found
@@ -132,15 +132,11 @@ def _missing(before: Roster, now: float) -> list[Gone]:
 
 
 def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], list[Refused]]:
-    """Returns accepted and rejected hosts. If two hosts share a name or URL, accepts the host that is in the roster
-    `before`. If neither host is in it, accepts the older one.
-
-    A restarted host never meets its former process, because a rebalance lasts until the session of that process ends.
-    All hosts must speak the protocol that most hosts speak. In a tie, the older protocol counts.
-    """
     accepted: list[Host] = []
     refused = []
     known = {each.key for each in before.hosts}
+    # If two hosts share a name or URL, accepts the one in `before`, otherwise the older one. A restarted host never
+    # conflicts with its former process, because the rebalance ends only after the session of that process.
     for each in sorted(
         {each.key: each for each in described}.values(), key=lambda each: (each.key not in known, each.incarnation)
     ):
@@ -155,6 +151,7 @@ def _accepted(described: Iterable[Host], before: Roster) -> tuple[list[Host], li
         oldest: [each for each in accepted if each.speaks(oldest)]
         for oldest, _ in {each.protocols for each in accepted}
     }
+    # The protocol that most hosts speak; in a tie, the older one.
     spoken = max(speakers, key=lambda each: (len(speakers[each]), -each), default=PROTOCOLS[1])
     for each in [host for host in accepted if not host.speaks(spoken)]:
         accepted.remove(each)

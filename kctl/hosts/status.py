@@ -26,9 +26,9 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 
 
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
-    """Joins the verdicts of all hosts. The result is equal on all hosts.
+    """Joins the verdicts of all hosts. The result does not depend on the host that joins them.
 
-    Each host that `failed` to answer becomes a finding. All hosts report partitions without a reader, but the result
+    Adds a finding for each host that `failed` to answer. All hosts report partitions without a reader, but the result
     has only one finding about them.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
@@ -50,8 +50,6 @@ def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now
 
 
 def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
-    """Yields the hosts' own problems, with equal problems merged. A problem is only `degraded` if some host does the
-    affected work for all hosts."""
     done = {about for _, verdict in in_order for about in verdict.works}
     alike: dict[tuple[str, str], list[tuple[str, Finding]]] = {}
     for host, verdict in in_order:
@@ -64,6 +62,7 @@ def _findings(in_order: Sequence[tuple[str, Verdict]]) -> Iterator[Finding]:
         level = max((each.level for _, each in found), key=lambda each: each.severity)
         since = min(each.since for _, each in found)
         reason = _reason(what, found, since, is_of_all=len(found) == len(in_order) > 1)
+        # If some host does the affected work for all, the problem is not worse than `degraded`.
         yield Finding(Level.DEGRADED if about in done else level, about, reason, since)
 
 
@@ -100,7 +99,7 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Adds the host to each process's name. If `age_seconds` is not 0, the host is silent, and the states become
+    """Adds the host to each process's name. Pass the age of `rows` if the host is silent: then all states become
     `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:

@@ -110,8 +110,8 @@ class AccessRights:
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
     """Returns the access rights of `http`. Its paths are relative to `folder`. Unless `others_may_read` is true, other
-    users need a token to read, because errors may quote messages. Raises ConfigError, also if other hosts can reach the
-    address without a token or TLS."""
+    users of this machine need a token to read, because errors may quote messages. Raises ConfigError, also if the
+    address is not loopback and there is no token, or neither TLS nor `http.insecure`."""
     is_loopback = address_of(http.host).is_loopback
     files = {"http.token_file": http.token_file, "http.read_token_file": http.read_token_file}
     tokens = tuple(

@@ -31,8 +31,8 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Sends one answer to all equal requests, because all callers that pass the guard may see it. Belongs to one event
-    loop."""
+    """Answers equal requests with one shared answer, which all callers that pass the guard may see. Belongs to one
+    event loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app

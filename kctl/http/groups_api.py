@@ -1,5 +1,5 @@
 """`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters, and one group with its current members.
-The application of `kctl exporter` is also here. It serves these routes without a fleet."""
+Also the application of `kctl exporter`, which serves these routes without a fleet."""
 
 import asyncio
 import re
@@ -112,7 +112,7 @@ class GroupsSource(GroupsView):
     metrics: Callable[[str, str], Awaitable[tuple[bytes, str, bool]]]
 
     def ready(self) -> JsonObject:
-        """Answers `/readyz`. Raises NotReady if a cluster's groups are not yet known."""
+        """Returns the answer to `/readyz`. Raises NotReady if a cluster's groups are not yet known."""
         latest = self.latest().items()
         if reasons := [reason for name, snapshot in latest if (reason := reason_not_ready(name, snapshot))]:
             raise NotReady("; ".join(reasons))
@@ -120,7 +120,7 @@ class GroupsSource(GroupsView):
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """Makes the application of `kctl exporter`, with the guard that a fleet's application has."""
+    """Makes the application of `kctl exporter`, behind the same guard as a fleet's application."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"
@@ -239,8 +239,6 @@ _KEYS: dict[Sort, Callable[[JsonObject], tuple[object, ...]]] = {
 
 
 def _detailed(view: GroupsView, snapshot: ClusterSnapshot, group: GroupSnapshot) -> JsonObject:
-    """Returns one group with its partitions and members. If the coordinator does not answer, `members` is null, and
-    `members_error` has the reason."""
     taken_ago = view.clock() - snapshot.taken_at
     rows = [
         {

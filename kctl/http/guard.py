@@ -1,7 +1,7 @@
 """Checks caller, host name and size of every request before any route.
 
-Browsers send headers that reveal requests from pages of other sites. Other clients can send any header, so only a token
-or the kernel identifies them. `server` limits what a connection costs before its request is complete.
+Browsers send headers that reveal requests from pages of other sites. Other clients can send any header, so they are
+known only by a token or, on loopback, by the user that the kernel reports. `server` limits connections.
 """
 
 from __future__ import annotations
@@ -201,8 +201,6 @@ class _Exchange:
         await self._send(message)
 
     async def receive(self) -> Message:
-        """Receives the body. Raises RequestTooSlow or BodyTooLarge beyond the limits. If an answer has already begun,
-        reports a disconnect instead of raising an error."""
         if self._is_whole:  # only the disconnect can follow, however late
             return await self._receive()
         try:
@@ -210,7 +208,7 @@ class _Exchange:
         except HttpError:
             if not self.has_begun:
                 raise
-            return {"type": "http.disconnect"}
+            return {"type": "http.disconnect"}  # too late for an error response
         self._is_whole = not message.get("more_body", False)
         return message
 

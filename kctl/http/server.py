@@ -39,7 +39,7 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is loopback. Also true for a socket without an address, which is not TCP."""
+    """Whether an address is loopback. Also true if it is not an IP address: then the socket is not TCP."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -57,8 +57,8 @@ class Door:
     """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Returns why to reject a connection that is already in `open`, or None. One address may have at most half of
-        all connections. Loopback is exempt, because proxies, scrapers and people share it."""
+        """Returns why `newest`, which is already in `open`, must be rejected, or None. One address may have at most
+        half of all connections. Loopback is exempt, because proxies, scrapers and people share it."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
@@ -75,7 +75,7 @@ class Door:
 
 
 class BoundedProtocol(H11Protocol):
-    """One connection, on the event loop."""
+    """One connection and its time limits, on the event loop."""
 
     handshake_seconds = 10.0
     request_seconds = 10.0
@@ -343,8 +343,7 @@ class _Server(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leaves signals to the master, because it stops the workers first."""
-        yield
+        yield  # the master handles signals, because it stops the workers first
 
 
 def _tls_of(access: AccessRights | None) -> ssl.SSLContext | None:

@@ -20,7 +20,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
-    """The last snapshot, events, and answers to live questions. Belongs to the master's event loop."""
+    """The last snapshot, events, and functions that ask the agents. Belongs to the master's event loop."""
 
     latest: Callable[[], FleetSnapshot | None]
     verdicts: Verdicts
@@ -43,7 +43,7 @@ class SnapshotSource:
     clock: Callable[[], float] = time.monotonic
 
     def ready(self) -> JsonObject:
-        """Answers `/readyz`. Raises NotReady if this host does not do its own work."""
+        """Returns the answer to `/readyz`. Raises NotReady if this host does not do its own work."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

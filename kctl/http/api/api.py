@@ -101,8 +101,8 @@ T = TypeVar("T")
 
 
 class Api:
-    """The state of the API's routes: the last snapshot, questions to the agents, and shared answers. Belongs to one
-    event loop. `life` distinguishes this master from its successors."""
+    """The state of the API's routes: the last snapshot, requests to the agents, and shared answers. Belongs to one
+    event loop. `life` makes this master's ETags differ from those of a later master."""
 
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
@@ -121,14 +121,14 @@ class Api:
         return snapshot
 
     def lag_rows(self, snapshot: FleetSnapshot) -> list[JsonObject]:
-        """Returns a snapshot's rows. Do not change them, because all requests share them."""
+        """Returns the rows of a snapshot's partitions. Do not change them, because all requests share them."""
         if self._lag_rows[0] is not snapshot:
             self._lag_rows = snapshot, lag_rows(snapshot, snapshot.offset_checker.result)
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Returns the parameters of the question to the agents. Returns None if the last snapshot, which covers only
-        this host, is enough. Raises HTTPException for an unknown host."""
+        """Returns the parameters with which to ask the agents, or None if the last snapshot is enough, which covers
+        only this host. Raises HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
             try:
@@ -143,7 +143,7 @@ class Api:
         return {}
 
     async def ask(self, command: str, params: JsonObject) -> Reduced[Any]:
-        """Returns the current answer to a command of `kctl.master.reduction`. Raises Busy."""
+        """Asks the agents and returns their reduced answers. `kctl.master.reduction` has the commands. Raises Busy."""
         with self._one_of_few():
             return await self.source.ask(_question(command, reducer_method(command), params))
 
@@ -216,7 +216,7 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """Makes a response from `body` and the fields of every answer. A live answer has no ETag."""
+        """Makes a response from `body` and the fields that every answer has. A live answer has no ETag."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,

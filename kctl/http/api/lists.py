@@ -1,5 +1,5 @@
-"""The routes `/api/v1/storage`, `/api/v1/members` and so on. Every question with a path in
-`kctl_agent.replies.questions` gets a route."""
+"""The routes `/api/v1/storage`, `/api/v1/members` and so on. Each entry of
+`kctl_agent.replies.questions` that has a path gets a route."""
 
 import os
 from collections.abc import Callable, Coroutine, Iterator
