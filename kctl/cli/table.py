@@ -79,9 +79,7 @@ def clean(text: str) -> str:
 
 def width(text: str) -> int:
     """Returns the width of a text. East Asian wide characters count as two, and combining marks as zero."""
-    if text.isascii():
-        return len(text)
-    return sum(_character_width(character) for character in text)
+    return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
 def clip(text: str, columns: int) -> str:

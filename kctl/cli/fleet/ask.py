@@ -56,9 +56,7 @@ def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: floa
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
     """Returns an error that names what the reply lacks, or None. Raise the error after printing the reply."""
-    if reply.complete:
-        return None
-    return IncompleteAnswer("; ".join(lacks(reply)))
+    return None if reply.complete else IncompleteAnswer("; ".join(lacks(reply)))
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:

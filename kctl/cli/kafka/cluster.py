@@ -66,9 +66,7 @@ def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
     """Returns the user's audit log if `-b` or a context names the cluster, otherwise the fleet's audit log."""
     from kctl.audit import fleet_log, user_log
 
-    if _named_cluster(options, env) is not None:
-        return user_log(env)
-    return fleet_log(_fleet_config(options, env))
+    return fleet_log(_fleet_config(options, env)) if _named_cluster(options, env) is None else user_log(env)
 
 
 def _named_cluster(options: argparse.Namespace, env: Mapping[str, str]) -> str | None:

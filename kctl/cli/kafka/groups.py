@@ -69,12 +69,7 @@ def _document(connection: ClusterConnection, group: Group, topic: str | None) ->
             if topic is None or topic in (member.assigned or {})
         ]
     return {
-        "group": group.group,
-        "state": group.state,
-        "type": group.type,
-        "protocol": group.protocol,
-        "assignor": group.assignor,
-        "coordinator": group.coordinator,
+        **{name: getattr(group, name) for name in ("group", *_HEAD)},
         "coordinator_address": broker and broker.address,
         "members": members,
     }

@@ -77,13 +77,7 @@ def _produce_many(
         production.finish(show_progress)
     seconds = time.monotonic() - began
     rows = [
-        {
-            "topic": options.topic,
-            "partition": number,
-            "messages": partition.messages,
-            "first_offset": partition.first,
-            "last_offset": partition.last,
-        }
+        dict(zip(_MANY, (options.topic, number, partition.messages, partition.first, partition.last), strict=True))
         for number, partition in production.report.partitions().items()
     ]
     count = production.report.messages

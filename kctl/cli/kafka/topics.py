@@ -77,16 +77,8 @@ def topic(options: argparse.Namespace, env: Mapping[str, str]) -> None:
         echo("\n".join(table(_PARTITIONS, rows)) + "\n")
         echo("\n".join(table(_SETTINGS, settings)) if settings else "all settings have their defaults")
     else:
-        show_document(
-            options,
-            {
-                "topic": topic.name,
-                "topic_id": topic.topic_id,
-                "internal": topic.is_internal,
-                "partitions": rows,
-                "settings": settings,
-            },
-        )
+        document = {"topic": topic.name, "topic_id": topic.topic_id, "internal": topic.is_internal}
+        show_document(options, {**document, "partitions": rows, "settings": settings})
     complain(rows, problems)
 
 
@@ -96,20 +88,16 @@ def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> None:
         controller = quorum_leader(connection)
         known = dict(connection.brokers)
         cluster = connection.cluster_id
-    rows: list[dict[str, Any]] = []
-    for node in sorted(known.keys() | loads.keys()):
-        broker = known.get(node)
-        rows.append(
-            {
-                "node_id": node,
-                "host": broker and broker.host,
-                "port": broker and broker.port,
-                "rack": broker and broker.rack,
-                "controller": node == controller,
-                **loads.get(node, BrokerLoad(0, 0, 0))._asdict(),
-                "error": None if broker else "not in the cluster now",
-            }
-        )
+    rows = [
+        {
+            "node_id": node,
+            **{name: getattr(known.get(node), name, None) for name in ("host", "port", "rack")},
+            "controller": node == controller,
+            **loads.get(node, BrokerLoad(0, 0, 0))._asdict(),
+            "error": None if node in known else "not in the cluster now",
+        }
+        for node in sorted(known.keys() | loads.keys())
+    ]
     show(options, _BROKERS, rows, cluster_id=cluster, controller=controller)
 
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
 _STATUS = columns("topic >partition >pending >processing >delayed >dead >bytes >oldest")
+_COUNTS = ("version", "rows", "files", "small_files", "bytes")
 _ERROR_COLUMNS = 80
 _VALUE_COLUMNS = 2000
 
@@ -40,13 +41,8 @@ def status_document(identity: str, stats: StorageStats) -> dict[str, Any]:
         "full": _full(stats),
         "oldest_seconds": stats.oldest_seconds,
         "partitions": [
-            {
-                "topic": partition.topic,
-                "partition": partition.partition,
-                **{state: getattr(partition, state) for state in _STATES},
-                "oldest_seconds": partition.oldest_seconds,
-            }
-            for partition in stats.partitions
+            {name: getattr(each, name) for name in ("topic", "partition", *_STATES, "oldest_seconds")}
+            for each in stats.partitions
         ],
     }
 
@@ -72,11 +68,7 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
     stats, counts, dead_letters = lake.stats(), lake.count(), DeadLetterTable(lake, group)
     return {
         "storage": lake.identity,
-        "version": counts.version,
-        "rows": counts.rows,
-        "files": counts.files,
-        "small_files": counts.small_files,
-        "bytes": counts.bytes,
+        **{name: getattr(counts, name) for name in _COUNTS},
         "dead": dead_letters.count_dead(),
         "requeued": dead_letters.count_requeued(),
         "target_file_bytes": lake.target_file_bytes,
@@ -91,8 +83,7 @@ def table_document(lake: LakeStorage, group: str) -> dict[str, Any]:
 
 
 def table_lines(document: dict[str, Any], group: str) -> list[str]:
-    names = ("version", "rows", "files", "small_files", "bytes", "dead", "requeued")
-    held = [(*(document[name] for name in names), duration(document["last_commit_seconds"]))]
+    held = [(*(document[name] for name in (*_COUNTS, "dead", "requeued")), duration(document["last_commit_seconds"]))]
     coordinates = ("cluster", "topic", "partition", "stored")
     partitions = [tuple(each[name] for name in coordinates) for each in document["partitions"]]
     return [

@@ -137,7 +137,7 @@ class LakePut(BatchPut):
             rows = self._fit(rows)
             written = write(rows, folder, self._storage.partition_by)
             # The files of a batch that is written again are in no commit.
-            has_unknown = typed is not None and undecoded is not None and undecoded.has_unknown
+            has_unknown = typed is not None and undecoded is not None and bool(undecoded.counted["unknown"])
             # Another thread may have learnt the schema since these rows were decoded.
             if typed is None or not has_unknown or not (typed.learn(messages) or typed.known_ids > known_ids):
                 return written, [each for each in marked if each.count]

@@ -102,10 +102,6 @@ class UndecodedRows(Marked):
     def __init__(self, rows: DataFrame) -> None:
         super().__init__(rows, [f.count(ERROR).alias("count"), f.count(PREFIX).alias("unknown")])
 
-    @property
-    def has_unknown(self) -> bool:
-        return bool(self.counted["unknown"])
-
     def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
         marked = self._rows.where(f"{ERROR} is not null").select(f"{KAFKA}.*", f.col(ERROR).alias("error"))
         if not set(source.columns) <= set(marked.columns):  # a dead letter, which has more than Kafka's columns
