@@ -108,7 +108,8 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Returns the values of a topic's settings `keys`, with defaults. Raises UsageError, KctlError."""
+    """Returns the values of a topic's settings `keys`. If the topic does not set a key, returns the default. Raises
+    UsageError, KctlError."""
     known = {each.name: each.value for each in settings_of_topic(connection, name)}
     for key in keys:
         if key not in known:

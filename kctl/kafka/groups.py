@@ -1,7 +1,7 @@
 """Lists groups of every type, and describes their members and partitions.
 
-For a share group or a group of the new protocol (KIP-848), DescribeGroups returns "not found". Older brokers return the
-state `Dead`. So kctl tries each type's request. The request that succeeds reveals the type.
+For a share group or a group of the new protocol (KIP-848), DescribeGroups returns "not found", or the state `Dead` from
+older brokers. So kctl tries each type's request. The request that succeeds reveals the type.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Returns each group's number of members, or its error. Asks all brokers at once. The keys of `groups` are
+        """Returns each group's number of members, or its error. Asks all brokers at once. `groups` has names by
         coordinator and type."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
         requests = [
@@ -135,8 +135,8 @@ def _count_request(names: list[str]) -> Any:
 
 
 def describe_groups(connection: ClusterConnection, names: Iterable[str]) -> list[Group]:
-    """Describes groups, in the order of `names`. If that fails for a group, its `error` has the reason. If a
-    coordinator is loading or gone, kctl asks again while the deadline permits."""
+    """Describes groups, in the order of `names`. If this fails for a group, its `error` has the reason. If a
+    coordinator is loading or gone, asks again while the deadline permits."""
     order = list(dict.fromkeys(names))
     described: dict[str, Group] = {}
     open_names = order
@@ -253,9 +253,8 @@ def _classic(each: Any, node: int) -> Group:
 
 
 def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int, ...]] | None:
-    """Returns a consumer's assignment, or None for Connect or a schema registry, whose assignments are opaque."""
     if protocol_type != "consumer":
-        return None
+        return None  # Connect and schema registries have formats of their own
     if not member.member_assignment:
         return {}
     from kafka.protocol.consumer.metadata import ConsumerProtocolAssignment

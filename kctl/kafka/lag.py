@@ -27,7 +27,7 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """Returns the lag, or None if an offset is unknown. If the commit is newer than the end, the lag is 0."""
+    """Returns the lag, or None if an offset is unknown. The lag is 0 if `offset` is above `end`."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 

@@ -1,8 +1,8 @@
 """Finds where a reader resumes after its topics were copied to another cluster, for example by MirrorMaker.
 
 The search looks for the copy of the last message that was read. A copy has the timestamp, key and value of the
-original, but another offset. If several messages are equal, their order identifies the copy. Their number must be equal
-in the two clusters.
+original, but another offset. If several messages are equal, their order identifies the copy, and both clusters must
+have the same number of them.
 """
 
 from __future__ import annotations
@@ -43,8 +43,6 @@ class _Log:
         return self.cluster.read(topic, {partition: begin}, {partition: end})
 
     def last_before(self, end: int) -> Record | None:
-        """Returns the last message below the offset `end`, or None. Searches far back, because transactions and
-        compaction leave gaps."""
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)
@@ -53,12 +51,10 @@ class _Log:
                 pass
             if last is not None or begin == self.start:
                 return last
-            back *= 100
+            back *= 100  # transactions and compaction leave gaps
         return None
 
     def equal(self, record: Record, has_enough: Callable[[list[int]], bool]) -> list[int]:
-        """Returns the offsets of messages with the timestamp, key and value of `record`. When `has_enough(offsets)` is
-        true, the search stops at the next message with a later timestamp."""
         if record.timestamp is None:
             raise OperationRefused("the last stored message has no timestamp by which to find its copy")
         begin = _offset(self.cluster, self.key, record.timestamp)

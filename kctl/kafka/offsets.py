@@ -129,8 +129,8 @@ def log_offsets_on(
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
     """Returns the offset of each log at `at`, which is LATEST or EARLIEST. Asks all leaders at once, without retries.
-    `leaders` has partitions by leader and topic. `kept` keeps requests for the next poll. When partitions change, the
-    caller must pass an empty dict."""
+    `leaders` has partitions by leader and topic. To encode requests only once, pass the same `kept` in each call, and
+    an empty dict when `leaders` changes."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -295,7 +295,7 @@ def share_starts(
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """Returns the start offsets of each share group (KIP-932), or its error.
 
-    Messages above the start may be processed too, so only the broker knows the lag (Kafka 4.2, KIP-1226).
+    Some messages above the start may be processed, so only the broker knows the lag (since Kafka 4.2, KIP-1226).
     """
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 

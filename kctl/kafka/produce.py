@@ -1,7 +1,6 @@
 """Sends messages to a topic at a given rate, and counts the messages that brokers acknowledged in each partition.
 
-With `acks` all, kafka-python's producer is idempotent, so a retry creates no duplicates. `Production` limits the bytes
-of messages that are not yet acknowledged.
+With `acks` all, kafka-python's producer is idempotent by default, so a retry creates no duplicates.
 """
 
 from __future__ import annotations
@@ -82,8 +81,8 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Finds the broker's reasons for retries in the producer's log. If a message takes too long, the producer reports
-    only a time-out. Call `close` at the end."""
+    """Finds the broker's reason for the last retry in the producer's log, because the producer's error for a late
+    message is only a time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -121,7 +120,7 @@ class Pace:
 
 
 class Production:
-    """A producer for one topic and one thread. `send` may wait for room. `finish` waits for all acknowledgements."""
+    """A producer for one topic and one thread. `send` waits if more than 64 MiB are not yet acknowledged."""
 
     def __init__(
         self,

@@ -117,9 +117,8 @@ class Collector:
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds`. If a collection takes longer than half the interval, the pause
-        after it is equally long, because the master has other work. If brokers fail, or an agent is silent or waits,
-        the pause is one interval."""
+        """Collects every `collect.interval_seconds`. If a collection is busy for more than half the interval, the
+        pause after it is equally long, so that the master can do other work."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()
@@ -131,11 +130,10 @@ class Collector:
             self._latest = snapshot
             self._feed.collected()
             is_waited_for = snapshot.since or self._broker_cache.error
-            took = 0.0 if is_waited_for else loop.time() - started
+            took = 0.0 if is_waited_for else loop.time() - started  # other work was done while it waited
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 
     async def _aside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Runs `work` in a thread. With few partitions, runs it directly, because a thread would take longer."""
         latest = self._latest
         if latest is not None and not latest.clusters and len(latest.partitions) <= _FEW_PARTITIONS:
             return work(*args, **kwargs)
@@ -212,7 +210,7 @@ class Collector:
         assigned = await self._aside(_assigned, replies.offset_checker)
         settling = self._sequence if self._broker_cache.freshness().are_just_back else None
         shown: dict[CachedCommand[Any, Any], object] = {
-            self._leader: (processes, assigned),
+            self._leader: (processes, assigned),  # the leader's reply is the same while no partition changes its owner
             # When brokers fail or return, leaders and replicas change.
             **dict.fromkeys(self._kept, (processes, self._broker_cache.error is None, settling)),
         }
@@ -317,7 +315,6 @@ def _lasting(replies: _Replies) -> Iterator[tuple[str, str]]:
 
 
 def _assigned(offsets: FanOut[PartitionsReply]) -> frozenset[tuple[str, int | None, str, int]]:
-    """Returns which worker owns which partition. While the owners are unchanged, so is the reply to `member_leader`."""
     return frozenset(
         (answer.sender, row.generation, row.topic, row.partition)
         for answer in offsets.answers

@@ -133,7 +133,6 @@ def _of_group(before: FleetSnapshot, after: FleetSnapshot) -> Iterator[Event]:
 
 
 def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
-    """Returns at most `_MOST_EVENTS` events. If a whole topic changes, the verdict's event covers this."""
     former = dict(zip(before.offset_checker.result.names.keys, before.own_assessments.statuses(), strict=False))
     events = []
     for number, (key, new) in enumerate(
@@ -144,4 +143,4 @@ def _of_partitions(before: FleetSnapshot, after: FleetSnapshot) -> list[Event]:
             row, reason = after.partitions[number], after.assessments[number].reason
             text = f"{row.topic}-{row.partition}: {old.value} -> {new.value}; {reason}"
             events.append(Event(after.taken_at_unix, "status", text, row.topic, row.partition, worker=row.worker))
-    return events[:_MOST_EVENTS]
+    return events[:_MOST_EVENTS]  # if a whole topic changes, the event about the verdict reports it

@@ -1,7 +1,7 @@
-"""Keeps the last day of a fleet in RAM: lag, rates, batches and memory use. Each step has a least and a greatest value.
+"""Keeps the last day of a fleet in RAM: lag, rates, batches and memory use.
 
-Older values have coarser steps but keep all extremes. If there are too many partitions, kctl keeps only 15 minutes of
-their lag.
+Each step of time has a least and a greatest value. Older steps are longer. If there are too many partitions, kctl
+keeps only 15 minutes of their lag.
 """
 
 import threading
@@ -27,7 +27,7 @@ class Ring:
         self._last: int | None = None
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Replaces the subjects. `places` has each subject's previous index, or -1 for a new subject."""
+        """Replaces the subjects, such as partitions. `places` has each one's previous index, or -1 if it is new."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -58,8 +58,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns the greatest values of the first metric. Each of the last `count` groups of `ratio` steps has a row,
-        oldest first."""
+        """Returns the greatest value of the first metric in each of the last `count` groups of `ratio` steps, oldest
+        first. Each group is a row."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -80,8 +80,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Returns the rates per second in the first snapshot of a step, otherwise NaN. If a counter is new or has
-        fallen, as after a restart, its rate is NaN too. `now` is monotonic."""
+        """Returns rates per second if this is the first snapshot of a step, otherwise NaN. If a counter is new or has
+        fallen, as after a restart, its rate is NaN. `now` is monotonic."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:

@@ -181,18 +181,16 @@ def _has_engine(config: Config) -> bool:
 
 
 def _for_all(config: Config, workers: int) -> str:
-    """Returns the engine's Spark master. If the configured master is `local[k]`, the engine gets k tasks for each
-    worker. If workers call the handler, a local engine gets at least `_WAITING_TASKS`, because a slow handler must not
-    block other workers."""
     found = _LOCAL.fullmatch(config.spark.master)
     if found is None:
         return config.spark.master
+    # If tasks wait for a slow handler, they must not block other workers.
     tasks = max(_tasks(config.spark.master) * workers, _WAITING_TASKS if config.storage.kind.is_handled_inside else 0)
     return f"local[{tasks}{found['failures'] or ''}]"
 
 
 def _tasks_of_a_batch(config: Config) -> JsonObject:
-    """Returns the Spark setting that gives a batch in the engine as many tasks as in a worker's driver."""
+    # As many as in a worker's own driver, although the engine has more.
     is_local = _LOCAL.fullmatch(config.spark.master) is not None
     return {"spark.default.parallelism": str(_tasks(config.spark.master))} if is_local else {}
 
@@ -221,12 +219,11 @@ def sinker_settings(config: Config, name: str) -> JsonObject:
 
 
 def _random_id(data_dir: Path) -> str:
-    """Returns the random id in `data_dir`. If it is missing or damaged by a power cut, makes a new one. The id
-    identifies this host in the storage, because hostnames may be equal."""
+    # Identifies this host in the storage, because hostnames may be equal.
     path = data_dir / "owner-id"
     with suppress(FileNotFoundError):
         kept = path.read_text(encoding="ascii", errors="replace")
-        if _RANDOM_ID.fullmatch(kept):
+        if _RANDOM_ID.fullmatch(kept):  # otherwise a power cut has damaged it
             return kept
     temporary, drawn = path.with_suffix(".new"), uuid4().hex
     data_dir.mkdir(parents=True, exist_ok=True)
@@ -243,10 +240,9 @@ def _handler_settings(config: Config) -> JsonObject:
 
 
 def _handler_inside(config: Config, name: str) -> JsonObject:
-    """Returns the settings with which a worker calls the handler (mode `directly`). With an engine, `slots` allows as
-    many simultaneous calls as the worker's own driver would have tasks."""
     if not config.storage.kind.is_handled_inside:
         return {}
     folder = config.fleet.data_dir / "scratch" / name
+    # With an engine, as many calls at a time as the worker's own driver would have tasks.
     slots = {"folder": str(folder), "count": _tasks(config.spark.master)} if _has_engine(config) else None
     return {"handler": _handler_settings(config), "slots": slots}

@@ -1,4 +1,4 @@
-"""The routes `/api/v1/operations`, for the operations of `master.sock`."""
+"""The routes `/api/v1/operations`, which submit, list, show and cancel operations."""
 
 from dataclasses import replace
 from http import HTTPStatus
@@ -49,7 +49,7 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)  # the guard admits 
 @router.post("/operations", summary="Submit an operation; the answer has its outcome", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
     """Submits an operation. 200 means done. 202 means in progress: query the operation by its `id`. 409 means that it
-    failed or conflicts with another one, and makes no more changes. 504 means unknown: it may still run."""
+    has failed or conflicts with another operation, and makes no more changes. 504 means unknown: it may still run."""
     submitted = await _operations(request).submit(
         given.operation, given.params, _caller(request, given.caller), given.wait_seconds
     )
@@ -85,7 +85,7 @@ async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns an operation. The result of a question, such as `stack`, is shown only to a token that may act."""
+    """Returns an operation. The result of a read-only one, such as `stack`, is shown only to a token that may act."""
     operations = _operations(request)
     found = operations.find(id)
     is_question = found.name in operations.types and not operations.types[found.name].changes

@@ -1,5 +1,5 @@
-"""Access to a cluster: its servers, TLS and SASL, from `kctl.toml` or the command line. Imports no third-party modules,
-because `kctl kafka` needs it before it imports a Kafka client."""
+"""Access to a cluster: its servers, TLS and SASL, from `kctl.toml` or the command line. Imports no third-party
+modules."""
 
 from __future__ import annotations
 
@@ -87,11 +87,10 @@ def _secured(
 
 
 def _check_key(security: SecuritySection, path: Callable[[str], Path | None], where: str) -> None:
-    """Checks that the key's file is not open to all users, because OpenSSL does not check this. Raises ConfigError."""
     name = "tls_key_file" if security.tls_key_file else "tls_certificate_file"
     if (file := path(getattr(security, name))) is not None:
         try:
-            check_private(file)
+            check_private(file)  # OpenSSL does not check this
         except OSError as error:
             raise ConfigError(f"{where}.{name} {file} cannot be used: {error.strerror}") from None
 

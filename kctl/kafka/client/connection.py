@@ -1,7 +1,7 @@
 """A connection to a cluster. It sends requests to many brokers at once, under one deadline.
 
-kafka-python's admin client asks brokers one after another. If one partition has an error, the client drops all other
-answers. This module starts no thread, because kafka-python's loop runs on the caller's thread.
+kafka-python's admin client asks brokers one after another. If one partition has an error, it drops all other answers.
+This module starts no thread: kafka-python's loop runs on the caller's thread.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Deadline:
 
     @property
     def may_retry(self) -> bool:
-        """Whether to ask again: true in the first half of the time. A later retry might report its failure too late."""
+        """Whether to ask again: true in the first half of the time, so that the retry can fail before the deadline."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property
@@ -64,11 +64,9 @@ class Deadline:
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
-    """Keeps the last bytes that a broker sends before it closes the connection, such as the report of a wrong
-    password."""
-
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        # kafka-python 3.0 drops bytes that arrive together with the end of a connection.
+        # kafka-python 3.0 drops bytes that arrive together with the end of a connection, such as the report of a wrong
+        # password.
         transport = await super()._build_transport(node, timeout_at=timeout_at)
         receive = transport._sock_recv  # noqa: SLF001 - the only place between socket and loss
 
@@ -95,8 +93,8 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """A client of a cluster's brokers. Not thread-safe. Use it in a `with` statement, or `close` it. Callers that poll
-    pass `has_retries=False`."""
+    """A client of a cluster's brokers. Not thread-safe. Use it in a `with` statement, or `close` it. If you poll, pass
+    `has_retries=False`, so that requests fail without a retry."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
@@ -168,14 +166,14 @@ class ClusterConnection:
         return response
 
     def ask(self, request: Any, node: Node | None = None) -> Any:
-        """Asks one broker, by default the first that answered. Raises KctlError."""
+        """Asks one broker, by default the one that `open` chose. Raises KctlError."""
         [outcome] = self.ask_each([(self.first if node is None else node, request)])
         if isinstance(outcome, KctlError):
             raise outcome
         return outcome
 
     def ask_anybody(self, request: Any) -> Any:
-        """Asks the first broker. If it does not answer, asks the other brokers in turn. Raises the last KctlError."""
+        """Asks the broker that `open` chose. If it does not answer, asks the others in turn. Raises KctlError."""
         for node in [self.first, *(node for node in self.brokers if node != self._same_as_first)]:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):
@@ -264,9 +262,8 @@ def _settings(timeout_seconds: float) -> dict[str, Any]:
 
 class _Coordinators:
     def __init__(self, *, takes_only_broker: bool) -> None:
-        """If `takes_only_broker` is true, a cluster's only broker counts as the coordinator until `forget`."""
         self._known: dict[str, int] = {}
-        self._takes_only_broker = takes_only_broker
+        self._takes_only_broker = takes_only_broker  # as the coordinator, without a request
 
     def forget(self) -> None:
         self._takes_only_broker = False  # the request creates a missing offsets topic

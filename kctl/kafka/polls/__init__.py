@@ -1,1 +1,1 @@
-"""Polls groups and the logs that they read. `kctl.groups.broker_cache` caches a fleet's results."""
+"""Polls groups and the logs that they read."""

@@ -24,7 +24,7 @@ _TOPICS_SECONDS = 5.0  # maximum age of a fleet's metadata, so that an added par
 @dataclass(eq=False, repr=False)
 class ClusterReader:
     """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`. The
-    first poll connects. A poll after one with `errors` connects again."""
+    first poll connects. If a reading has `errors`, the next poll connects again."""
 
     _access: ClusterAccess
     _timeout_seconds: float

@@ -13,8 +13,8 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """The answers of one poll. If an entry is missing, no broker answered for it. For `groups`, see
-    `is_listed_in_full`. `errors` maps parts to reasons."""
+    """The answers of one poll. A missing entry means that no broker answered for it (for `groups`, see
+    `is_listed_in_full`). `errors` has the reason for each of `PARTS` that failed."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True

@@ -1,7 +1,7 @@
 """Finds all groups, or groups by name, for a `ClusterReader`. Detects which groups are gone.
 
-A new coordinator may deny existing groups. Until its followers fetch again, it sees only records below an old high
-watermark. In a cluster of three brokers, this took two seconds after a failover.
+A new coordinator may report an existing group as missing, because it reads only records below an old high watermark
+until its followers fetch again. In a cluster of three brokers, this took two seconds.
 """
 
 import time
@@ -21,7 +21,7 @@ _ABSENT_SECONDS = 5.0
 
 
 class MissingGroups:
-    """Remembers groups across connections, but their coordinators only until `reconnect`. Not thread-safe."""
+    """Decides whether a missing group is gone. Remembers groups across connections. Not thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,11 +30,11 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as existing. If a broker denies a group, the broker may have just become its coordinator."""
+        """Treats groups as existing, so that a new coordinator's first answer does not make them gone."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """Forgets the coordinators, because a broker may have restarted with its old number."""
+        """Forgets the coordinators, because a restarted broker has its old number but counts as a new coordinator."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
@@ -44,9 +44,9 @@ class MissingGroups:
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns the `missing` groups that may exist, with their errors. The error is None if the coordinator denies
-        the group. A group is gone in three cases: it was never known or expected, its last known coordinator denies it,
-        or a new coordinator has denied it for 30 s."""
+        """Returns the `missing` groups that may exist, with their errors. The error is None if the coordinator does not
+        know the group. A group is gone in three cases: it was never listed or expected, its last known coordinator does
+        not know it, or a new coordinator has not known it for 30 s."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):
@@ -127,8 +127,8 @@ class AllGroups:
 
 
 class NamedGroups:
-    """Finds groups by name. Belongs to one `ClusterReader`, on its thread. A group that does not exist becomes `Dead`,
-    without members."""
+    """Finds groups by name. Belongs to one `ClusterReader`, on its thread. A group that does not exist is read as
+    `Dead`, without members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))

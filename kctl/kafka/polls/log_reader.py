@@ -51,12 +51,7 @@ class LogReader:
 
     def read(self, connection: ClusterConnection, reading: ClusterReading, silent: set[int]) -> None:
         """Adds log offsets to `reading`, which already has the committed offsets. Skips the brokers in `silent`. If
-        another broker does not answer, adds it to `silent`.
-
-        Each poll requests Metadata of topics with a missing or leaderless partition. If a partition has an error, such
-        as a moved leader, the poll requests Metadata at once. If the Metadata has changed, the poll reads the logs
-        again. Raises KctlError if no broker answered.
-        """
+        another broker does not answer, adds it to `silent`. Raises KctlError if no broker answered."""
         committed = {topic for of_group in reading.committed.values() for topic, _ in of_group.topics}
         names = committed.union(self._wanted.topics)
         if time.monotonic() - self._topics_at > self._wanted.topics_seconds:
@@ -68,6 +63,7 @@ class LogReader:
         if self._refresh(connection, _topics(self._led.absent)):
             self._lead(reading)
         self._ask(connection, reading, silent)
+        # A leader may have moved.
         if self._refresh(connection, _topics((*reading.unanswered, *reading.unknown))):
             self._lead(reading)
             self._ask(connection, reading, silent)

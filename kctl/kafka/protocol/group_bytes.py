@@ -1,4 +1,4 @@
-"""Counts the members of groups in the bytes of responses. Makes no kafka-python objects for the members. Pure."""
+"""Counts the members of groups in the bytes of DescribeGroups responses. Decodes no members. Pure."""
 
 from itertools import pairwise
 from struct import Struct
@@ -34,7 +34,7 @@ class CountedResponses:
         self._bounds: list[int] = [0]  # where each group starts, and where the last one ends
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
-        """Decodes a response. `version` must be equal for all responses. Raises `UNREADABLE`."""
+        """Decodes a response. `version` must be the same in all calls. Raises `UNREADABLE`."""
         old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
         groups, bounds = [], [at]

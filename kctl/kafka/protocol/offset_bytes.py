@@ -15,7 +15,7 @@ _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """Keeps partitions' keys for the next response, which usually lists the same partitions."""
+    """Keeps (topic, partition) pairs for the next response, which usually lists the same partitions."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}

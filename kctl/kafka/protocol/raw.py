@@ -1,7 +1,7 @@
 """Requests that return their responses as bytes, for responses with 100,000 rows.
 
-A request's header names the class that decodes the response. Here this class returns the bytes. The functions decode
-single values of Kafka's flexible encoding (KIP-482). Each function also returns where the next value begins. Pure.
+The functions decode single values of Kafka's flexible encoding (KIP-482). Each function also returns where the next
+value begins. Pure.
 """
 
 import struct
@@ -57,6 +57,7 @@ class KeptRequests:
         return kept[1]
 
 
+# kafka-python asks a request's header for the class that decodes the response.
 class _Header:
     def __init__(self, header: Any) -> None:
         self._header = header
