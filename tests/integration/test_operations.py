@@ -78,7 +78,7 @@ def test_a_pause_is_carried_out_kept_and_shown_until_it_is_resumed(master: Calla
 def test_stop_start_restart_and_drain_of_one_leave_the_others_alone(fleet: Master) -> None:
     other = fleet.status()["worker-1"]["pid"]
 
-    assert operation(fleet, "stop", name="worker-0")["state"] == "done"
+    assert re.match(r"worker-0 is stopped, after \d\.\d s", operation(fleet, "stop", name="worker-0")["text"])
     assert (fleet.status()["worker-0"]["desired"], fleet.status()["worker-0"]["state"]) == ("stopped", "stopped")
     started = operation(fleet, "start", name="worker-0")
     assert started["text"] == f"worker-0 runs as pid {fleet.status()['worker-0']['pid']}"

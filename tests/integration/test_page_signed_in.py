@@ -22,6 +22,7 @@ from kctl_agent.storage import numbered_dead_letters
 from kctl_agent.storage.base import Progress
 from kctl_agent.storage.claim import DeadLetter, DeadLetterGroup
 from kctl_agent.storage.file import FileStorage
+from tests.conformance.dead import TRACE
 from tests.conftest import eventually
 from tests.fleet_snapshot import TOKEN, TOKENS
 from tests.integration.page_site import (
@@ -43,11 +44,6 @@ from tests.prometheus import serving
 
 MARKUP = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 BIDI = "\u202egnp.exe\u2066"
-TRACE = """the handler shop:handle raised KeyError: 'id' on t-1 offsets 0..4 (5 messages)
-Traceback (most recent call last):
-  File "/srv/app/shop.py", line 7, in handle
-    orders[order["id"]] = order
-KeyError: 'id'"""
 
 
 @pytest.fixture

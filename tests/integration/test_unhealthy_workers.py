@@ -49,16 +49,6 @@ def recovered(fleet: Master, fault: Path, cause: str) -> dict[str, Any]:
     return dict(eventually(lambda: (r := row(fleet))["state"] == "running" and r))
 
 
-@pytest.mark.shows("a worker that dies at once is retried with growing waits; with a wrong configuration, not")
-def test_a_worker_that_dies_at_once_is_tried_on_with_growing_pauses(faulty: Callable[..., Any]) -> None:
-    fleet, fault = faulty("dies", until="backoff")
-
-    eventually(lambda: row(fleet)["restarts_by_cause"].get("exit", 0) > 10)
-    assert row(fleet)["last_error"] == "there is no such column: price"
-    fault.unlink()
-    eventually(lambda: row(fleet)["state"] == "running")
-
-
 def test_where_configured_a_worker_given_up_ends_the_fleet(config_file: Callable[..., Path], short_dir: Path) -> None:
     config = config_file(workers={"on_fatal": "exit"}, spark={"conf": {"KCTL_TEST_WORKER": "boot_failure"}})
 
@@ -105,18 +95,6 @@ def test_a_stopped_process_is_found_in_time_and_its_stacks_are_in_its_log(faulty
     assert session_members(pid) == []
     assert "Fatal Python error: Aborted" in Path(after["log"]).read_text()
     assert "in main" in Path(after["log"]).read_text()
-
-
-def test_a_worker_that_ignores_sigterm_is_killed_at_the_deadline(faulty: Callable[..., Any]) -> None:
-    fleet, _ = faulty("stubborn")
-    pid = row(fleet)["pid"]
-
-    stopped = fleet.ask("stop", name="worker-0").result
-
-    assert (stopped["state"], row(fleet)["state"]) == ("done", "stopped")
-    assert re.match(r"worker-0 is stopped, after [1-4]\.\d s", stopped["text"])
-    eventually(lambda: "action=killed worker=worker-0 after_seconds=" in fleet.log.read_text())
-    assert session_members(pid) == []
 
 
 @pytest.mark.shows("a worker that grows is restarted at its limit")

@@ -79,6 +79,7 @@ def test_a_start_counts_as_requested_until_the_process_fails(last: Event, is_req
     assert run([(0, Start()), (1, Ready()), (2, last)]).is_requested is is_requested
 
 
+@pytest.mark.shows("a worker that dies at once is retried with growing waits; with a wrong configuration, not")
 def test_only_a_configuration_that_cannot_be_used_is_given_up_all_else_is_tried_with_growing_pauses() -> None:
     status = run([(0, Start())])
     for number in range(100):
