@@ -107,7 +107,7 @@ _COARSE = ((30.0, 241), (300.0, 289))
 _MOST_GROUPS = 20
 """kctl keeps the groups with the most lag; a known group stays until twice as many have more."""
 _MOST_SERIES = 5000
-"""The most series with 711 steps of two float32: 28 MB. Further partitions have only lag in steps of 15 s: 0.5 kB."""
+"""The most series with 711 steps of two float32: 28 MB. Above that, a kind of subject has its first metric only."""
 
 _SPARE_SERIES = 500
 """Extra room for known series, so that a process that comes and goes does not reset others."""
