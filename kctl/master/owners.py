@@ -24,7 +24,7 @@ def owners(
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
     """Returns a function that finds the owner of a partition from the partition, its worker, and the number of messages
-    behind an open transaction. `members` is the group's size, if the coordinator answered. `others` is the result of
+    behind an open transaction. `members` is the group's size (None: unknown). `others` is the result of
     `read_elsewhere`. `transaction_seconds` is how long each partition's transaction has been open."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
@@ -62,9 +62,8 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Maps each partition that another host reads to its worker, such as `node-2/worker-0`. All hosts agree, because
-    they ask the group's coordinator. If the worker's host has been gone for more than `session_seconds`, this host
-    judges the partitions."""
+    """Maps each partition that another host reads to its worker, such as `node-2/worker-0`. Omits the partitions of a
+    host that has been gone for more than `session_seconds`, so that this host judges them."""
     if hosts is None:
         return {}
     present = {
@@ -85,7 +84,7 @@ def read_elsewhere(
 
 
 def is_handling(rows: Iterable[WorkerRow]) -> bool:
-    """Whether a sinker should work here. This is False without sinkers, or if all were stopped or paused on request."""
+    """Whether this host has a sinker that is neither stopped nor paused on request."""
     return any(
         row.kind == "sinker"
         and row.state != AgentState.PAUSED

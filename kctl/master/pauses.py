@@ -65,8 +65,8 @@ class Pauses:
         return list(self._pauses.values())
 
     def scopes(self, name: str) -> list[JsonObject]:
-        """Returns the pauses that apply to a process. A sinker knows no topics, so it is paused only by name or with
-        everything. No pause applies to the engine, because the engine does not read."""
+        """Returns the pauses that apply to a process. A pause of a topic does not apply to sinkers, which know no
+        topics. The engine has no pauses, because it does not read."""
         if name == ENGINE_NAME:
             return []
         is_sinker = name.startswith("sinker-")
@@ -84,8 +84,8 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Adds a pause and returns it, or returns the existing pause. Raises OperationRefused if it cannot be
-        stored."""
+        """Stores a pause and returns it, or returns the existing pause. Raises OperationRefused if the file cannot be
+        written."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])
@@ -93,7 +93,8 @@ class Pauses:
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
         """Ends the pauses of a worker, of a topic and its partitions, or of a partition. By default, ends all pauses.
-        Raises OperationRefused if a wider pause would remain, no pause matches, or the file cannot be written."""
+        Raises OperationRefused if a pause of the topic or of everything would still apply, if no pause matches, or
+        if the file cannot be written."""
         ended = [
             pause
             for pause in self._pauses.values()

@@ -1,7 +1,7 @@
-"""One incarnation of a supervised process: started in its own session, watched, and ended with all that it has started.
+"""Starts and kills one incarnation of a supervised process, and limits the size of its log.
 
-Spark's Python daemon has its own process *group* but stays in the session (`setsid`), so kctl kills and measures
-sessions.
+Each incarnation has its own session. kctl kills and measures whole sessions, because Spark's Python daemon leaves the
+process group but not the session.
 """
 
 from __future__ import annotations
@@ -42,10 +42,9 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 class ProcessLog:
     """The log of one incarnation, whose size kctl limits. For any thread.
 
-    The incarnation, its JVM and its executors write to the open file themselves, because they may outlive the master.
-    Like `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file's start. On
-    ext4 and XFS, `fallocate(FALLOC_FL_COLLAPSE_RANGE)` removes only these lines. On other file systems, kctl truncates
-    the file and loses lines that are written meanwhile.
+    The incarnation, its JVM and its executors write to the file directly, because they may outlive the master. Like
+    `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file. On other
+    file systems than ext4 and XFS, lines that are written while kctl truncates the file are lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +53,7 @@ class ProcessLog:
         self._start = 0
 
     def open(self) -> BinaryIO:
-        """Opens the log for appending. If it is too large, first moves it aside as a whole. Raises OSError."""
+        """Opens the log for appending. If it is too large, first renames it to NAME.log.1. Raises OSError."""
         with contextlib.suppress(FileNotFoundError):
             if self.path.lstat().st_size > LOG_LIMIT_BYTES:
                 self.path.replace(rotated(self.path))
@@ -83,7 +82,7 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Rotates logs that are too large. If a log cannot be rotated, reports this once and retries each time."""
+    """Rotates logs that are too large. If a log cannot be rotated, logs this once, and retries at each call."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()
@@ -145,7 +144,7 @@ def _copy(file: BinaryIO, target: Path, begin: int, end: int) -> None:
 
 
 def _collapse(file: BinaryIO, size: int) -> bool:
-    """Removes the first bytes of a file. Returns False if the file system cannot (tmpfs, overlays over it, NFS)."""
+    # Removes the first bytes of the file. tmpfs, overlays over it, and NFS do not support this.
     failed = _LIBC.fallocate(file.fileno(), _COLLAPSE_RANGE, ctypes.c_int64(0), ctypes.c_int64(size))
     return not failed
 
@@ -201,7 +200,7 @@ class Child:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Waits for the end and returns the exit code, or the negative signal number. May be cancelled and repeated."""
+        """Waits for the end and returns the exit code, or the negative signal number. Can be called again."""
         return await self._process.wait()
 
     async def stop(self, timeout_seconds: float, *signals: signal.Signals) -> bool:
@@ -225,8 +224,8 @@ async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
     """Kills the processes of a session. With `mark`, kills only processes started with that mark, and their children.
-    Repeats this for up to `seconds`, because a process may fork meanwhile. Returns the number of killed processes, and
-    for each surviving pid the reason."""
+    Waits up to `seconds` until all have ended. Returns the number of killed processes, and for each surviving pid the
+    reason."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -249,14 +248,13 @@ def _kill(process: Process) -> str:
 
 
 def _members(session: int, mark: str | None = None, known: Collection[int] = ()) -> list[Process]:
-    """Returns the living processes of a session. With `mark`, returns only processes that have it in their environment.
-    An ending process hides its environment. So processes in `known`, which had the mark before, are included."""
     found = [each for each in processes() if each.session == session and not each.is_dead]
     if mark is None:
         return found
     marks = {each.pid: _has_mark(each.pid, mark) for each in found}
     # A `sudo` child cannot be read. It is ours unless the session's leader is not.
     marks = {pid: marks.get(session, True) if has_it is None else has_it for pid, has_it in marks.items()}
+    # An ending process hides its environment. `known` has the pids that had the mark before.
     return [each for each in found if marks[each.pid] or each.pid in known]
 
 
@@ -278,16 +276,16 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes a socket's files if `pid` owns it. Call it after the process has ended. A remaining socket would make a
-    killed worker look like a hung one."""
+    """Removes the files of a socket if `pid` owns it. Call it after the process has ended, because a remaining socket
+    makes a killed worker look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Writes a session's id to the pid file if the socket has no owner. `kctl stop` and the next master need it to find
-    survivors."""
+    """Writes a session's id to the pid file if the socket has no owner. `kctl stop` and the next master read the file
+    to find processes that survive SIGKILL."""
     if socket_owner(path) is None:
         record_owner(path, ProcessIdentity(pid, 0))
 
@@ -309,8 +307,8 @@ class Process(NamedTuple):
 
 
 def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
-    """Yields `pids`, by default all processes, including zombies. Skips pids that no longer exist. Reads /proc/PID/stat
-    (fields 1, 3, 6, 20, 24 and 28 of proc(5)), so call it in a thread."""
+    """Yields the processes `pids`, by default all, including zombies. Skips pids that no longer exist. Reads
+    /proc/PID/stat, so call it in a thread."""
     for pid in pids if pids is not None else map(int, filter(str.isdigit, os.listdir("/proc"))):
         try:
             descriptor = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
@@ -322,6 +320,7 @@ def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
             continue
         finally:
             os.close(descriptor)
-        # Field 2 is the command in parentheses, which may itself contain blanks and parentheses.
+        # Fields 1, 3, 6, 20, 24 and 28 of proc(5). Field 2 is the command in parentheses, which may itself contain
+        # blanks and parentheses.
         fields = text[text.rindex(b")") + 2 :].split(maxsplit=26)
         yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]), int(fields[25]), int(fields[17]))

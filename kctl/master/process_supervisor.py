@@ -1,7 +1,4 @@
-"""Keeps one process in its desired state: `restart` decides, `process` acts, and this module connects them.
-
-One task handles the events of a process from one queue, one event at a time.
-"""
+"""Keeps one process in its desired state: starts it, checks its health, and restarts or stops it."""
 
 import asyncio
 import logging
@@ -72,7 +69,7 @@ class SupervisionPolicy:
 
 @dataclass(eq=False, repr=False)
 class ProcessSupervisor:
-    """Supervises one process on one event loop. `run` does the work. `start`, `restart` and `stop` send it requests."""
+    """Supervises one process while `run` runs. Belongs to one event loop."""
 
     launch: Launch
     policy: SupervisionPolicy
@@ -138,7 +135,7 @@ class ProcessSupervisor:
             self._request(Replace(cause))
 
     async def stop(self, timeout_seconds: float | None = None) -> None:
-        """Stops the process, and kills it after `timeout_seconds` (None: `stop_timeout_seconds`). Returns when all
+        """Stops the process, and kills it after `timeout_seconds` (None: as configured). Returns when all
         processes of its session have ended. Raises OperationUnknown if a process survives SIGKILL."""
         if not self._has_ended:
             self._request(Stop(timeout_seconds))

@@ -1,5 +1,4 @@
-"""Reduces agents' replies to one result that is complete or names what is missing. `service` and `collector` share
-`COMMANDS`."""
+"""Reduces the agents' replies to a command to one result, and lists the agents and offsets that are missing."""
 
 from __future__ import annotations
 
@@ -42,7 +41,7 @@ def _whole(result: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ReducedCommand(Generic[R, T]):
-    """A question to the fleet. `shown` selects the part of the reduced result that is encoded."""
+    """A command for agents, with the reducer of their replies. `shown` selects the part of the result to send."""
 
     name: str
     reply: type[R]
@@ -52,11 +51,11 @@ class ReducedCommand(Generic[R, T]):
     """The reply between hosts: an array per row takes a third of the bytes."""
 
     def decoded(self, outcome: FanOut[Raw]) -> FanOut[R]:
-        """Decodes the replies. Pure, for any thread. Slow with thousands of partitions."""
+        """Decodes the replies. Call it in a thread: slow with thousands of partitions."""
         return typed(outcome, self.reply)
 
     def shortened(self, outcome: FanOut[Raw]) -> FanOut[Raw]:
-        """Shortens replies for other hosts. Slow with thousands of partitions."""
+        """Shortens replies for other hosts. Call it in a thread: slow with thousands of partitions."""
         if self.short_reply is None:
             return outcome
         known: FanOut[Any] = self.decoded(outcome)
@@ -98,7 +97,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """Reduces replies to one result, which is as old as its oldest reply or partition. Pure, for any thread."""
+    """Reduces replies to one result. Its age is that of the oldest reply or partition. Pure, for any thread."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
@@ -129,8 +128,8 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """Reports stale offsets of the brokers, and unknown lags. `ages` has the age of each partition in the answer.
-    `unknown` names the partitions without a lag."""
+    """Returns failures for stale offsets of the brokers and for unknown lags. `ages` has the age of each partition in
+    the answer. `unknown` names the partitions without a lag."""
     part_of_answer = QUESTIONS[rpc].age
     if not part_of_answer:
         return ()
@@ -169,7 +168,7 @@ def _of_storage(storage: StorageReply) -> Iterator[Failed]:
 
 
 def with_supervisor(reduced: Reduced[Workers], statuses: Iterable[WorkerStatus]) -> Reduced[Workers]:
-    """Adds the supervisor's view, and a row for each supervised worker whose agent is silent. Pure."""
+    """Adds the supervisor's status to each worker, and a row for each worker whose agent is silent. Pure."""
     rows = sorted(with_statuses(reduced.result.rows, statuses), key=attrgetter("name"))
     return replace(reduced, result=Workers(tuple(rows)))
 
@@ -185,11 +184,12 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask again: the result is old or incomplete, or the answer may differ because `shown_by` has
-        changed. An agent whose release does not know the question does not make the result incomplete."""
+        """Whether to ask the agents again. Pass as `shown_by` a value that changes when the answer may have changed. A
+        complete result is reused for up to `longest_seconds` while `shown_by` stays equal."""
         result = self._result
         return (
             result is None
+            # An agent of an older release may not know the command. Asking again would not help.
             or any(each.code != UnknownMethod.code for each in result.failed)
             or not self._is_settled(result.result)
             or self._shown_by != shown_by
@@ -197,7 +197,7 @@ class CachedCommand(Generic[R, T]):
         )
 
     def keep(self, outcome: FanOut[Raw], shown_by: object, now: float) -> None:
-        """Keeps the reduced replies as the last result. Slow with thousands of partitions."""
+        """Reduces replies and keeps the result. Call it in a thread: slow with thousands of partitions."""
         self._result = reduced(self.command, self.command.decoded(outcome), BrokerSnapshot(), _ANY_AGE)
         self._shown_by, self._asked_at = shown_by, now
 

@@ -1,7 +1,7 @@
-"""The state machine of a supervised process over a `SupervisionStatus`. Pure: time and jitter are passed to `step`.
+"""The state machine of a supervised process. Pure: time and jitter are passed to `step`.
 
-`process_supervisor` acts on the state that is entered: `starting` spawns, `stopping` terminates, `unkillable` waits for
-the end, `backoff` waits until `next_try_at`.
+The caller acts on each new state. In `starting`, it spawns the process. In `stopping`, it ends the process. In
+`unkillable`, it waits for the process to end. In `backoff`, it waits until `next_try_at`.
 """
 
 import re
@@ -39,8 +39,8 @@ class Cause(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RestartPolicy:
-    """When and how fast a process is restarted. Only an unusable configuration ends retries, because anything else may
-    recover. After `stable_seconds` of running, the next death counts as the first failure."""
+    """The waits between restarts of a process. Only an unusable configuration ends restarts, because any other failure
+    may be temporary. After `stable_seconds` of running, the next failure counts as the first."""
 
     backoff_min_seconds: float
     backoff_max_seconds: float
@@ -49,7 +49,7 @@ class RestartPolicy:
 
 @dataclass(frozen=True, slots=True)
 class SupervisionStatus:
-    """A process as desired and observed. Times are the caller's monotonic seconds."""
+    """The desired and the actual state of a process. Times are in monotonic seconds."""
 
     since: float
     desired: SupervisionState = SupervisionState.STOPPED
@@ -201,8 +201,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Returns why a process has ended: the error in the last line of its log, otherwise the exit code. After a signal,
-    returns the signal, and adds the line if it looks like an error."""
+    """Returns why a process has ended: the error in the last line of its log, otherwise the exit code. If a signal
+    ended the process, returns the signal, and adds the line if it looks like an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):

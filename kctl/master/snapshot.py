@@ -1,6 +1,6 @@
 """The master's immutable snapshot of the whole fleet, from which RPC, HTTP and Prometheus make their answers.
 
-The collector makes it, and any thread may read it. A value of None is unknown.
+Any thread may read it. A value of None is unknown.
 """
 
 from collections.abc import Mapping
@@ -75,8 +75,7 @@ class RpcStats:
 class FleetSnapshot:
     """One collection: what agents, brokers and the supervisor have reported.
 
-    A field with the name of a command has the command's result. If no agent was asked, the result is empty. `reduced`
-    finds results by name.
+    A field with the name of a command has the command's result, which is empty if no agent was asked.
     """
 
     cluster: str
@@ -155,7 +154,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds the condition `what` of `name` has lasted (see `since`), or 0."""
+        """Returns for how many seconds a condition in `since` has lasted, or 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

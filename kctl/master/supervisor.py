@@ -25,11 +25,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory:
-    """Measures from /proc the memory of processes and all that they have started. One thread at a time.
+    """Measures the memory of sessions from /proc. Only one thread may use it at a time.
 
-    Spark's Python processes are forks of one daemon. Each fork counts only its share of common pages (PSS), because
-    each common page must count once. Other processes count all resident pages, so that their size does not depend on
-    other users of a library.
+    Spark's Python processes are forks of one daemon. A fork counts only its share of common pages (PSS), so that each
+    common page counts once. For other processes, all resident pages count, so that their size does not depend on which
+    other processes use the same libraries.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -120,14 +120,14 @@ class Supervisor:
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
-        """Records that these agents answered a question at the monotonic time `at`, so that they need no ping."""
+        """Records these answers to pings that were sent at the monotonic time `at`, so that no other ping is due."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:
                 process.on_heartbeat(beat, at)
 
     def process(self, name: str) -> ProcessSupervisor:
-        """Finds a process. Raises BadParams with the known names."""
+        """Returns the process `name`. Raises BadParams if it does not exist."""
         process = self._processes.get(name)
         if process is None:
             known = ", ".join(self.names) or "none"
@@ -142,7 +142,7 @@ class Supervisor:
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all processes except the engine, then the engine. Returns when only survivors of SIGKILL are left."""
+        """Stops all processes except the engine, then the engine. Waits until all except SIGKILL survivors end."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
         await asyncio.gather(*(_stopped(process) for process in engines))
@@ -180,7 +180,7 @@ class Supervisor:
         return await self._given_up.get()
 
     async def resident_bytes(self) -> dict[str, int]:
-        """Returns the memory of each process, including its children. A name without a process is absent."""
+        """Returns the memory of each running process, including its children."""
         pids = {process.name: process.pid for process in self._processes.values() if process.pid is not None}
         is_old = time.monotonic() - self._sampled_at > min(_OLD_SECONDS, 0.9 * self._memory_interval_seconds)
         if is_old or not self._resident.keys() >= set(pids.values()):
@@ -229,13 +229,12 @@ class Supervisor:
         )
 
     def _on_stalled_from_start(self, name: str, since: float) -> None:
-        """Replaces the engine, which may be broken, if a worker has stalled and no worker has finished a batch since
-        then."""
         if self.process(name).launch.kind != "worker":
             return
         healths = [process.health for process in self._processes.values() if process.launch.kind == "worker"]
         last_batch = max((health.batch_at for health in healths if health is not None), default=float("-inf"))
         for engine in self._engines:
+            # If no worker has finished a batch since the stall began, the engine may be broken.
             if last_batch < max(since, engine.since):
                 engine.replace(Cause.STALLED, f"{name} stalls, and no worker has finished a batch in it")
 

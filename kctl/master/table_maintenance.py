@@ -40,9 +40,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether to maintain the table now. A run is due a day after the last one. With many small files, it is due
-        when the group's `lag` fits in one batch, or an hour after they were first seen. No run is due in the pause
-        after a run."""
+        """Whether a run is due: a day after the last one, or with many small files, when the group's `lag` fits in one
+        batch, but after an hour at the latest. A pause follows each run."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -69,7 +68,7 @@ class TableMaintenance:
     _command: Sequence[str] = MAINTENANCE_COMMAND
 
     async def run(self) -> None:
-        """Runs the maintenance whenever it is due. If cancelled, kills the child. An uncommitted compaction has no
+        """Runs the maintenance whenever it is due. If cancelled, kills the child, whose uncommitted changes have no
         effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())

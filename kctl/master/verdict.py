@@ -1,7 +1,6 @@
 """Judges a fleet by pure rules over its snapshot (docs/status.md).
 
-A verdict is made once per collection. Page, API, command line, `/readyz`, metrics and events all show it. Stale data
-never counts as healthy.
+A verdict is made once per collection, and all interfaces show the same verdict. Stale data never counts as healthy.
 """
 
 import time
@@ -99,8 +98,8 @@ def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
 
 
 def _works(snapshot: FleetSnapshot, in_trouble: Container[str]) -> Iterator[str]:
-    """Yields the parts of the work that this host does for all hosts, if the fleet has several hosts."""
     for about, kind in _DOES.items() if snapshot.hosts is not None else ():
+        # If each host has its own storage, its sinkers do not work for the other hosts.
         is_for_all = about not in in_trouble and not (kind == "sinker" and snapshot.has_own_storage)
         if is_for_all and any(_trouble(snapshot, *each) is None for each in _supervised(snapshot, kind)):
             yield about
@@ -189,8 +188,8 @@ def _waiting(snapshot: FleetSnapshot, known: Container[str]) -> Iterator[Found]:
 
 
 def _waits_for(snapshot: FleetSnapshot, row: WorkerRow | None) -> WaitingFor | None:
-    """Returns what a worker waits for. Ignores the first seconds, in which a coordinator may be moving."""
     waiting = None if row is None else row.waiting_for
+    # A short wait is normal, for instance while a coordinator moves to another broker.
     if row is None or waiting is None or snapshot.lasting(row.name, waiting.what) <= STALE_SECONDS:
         return None
     return waiting

@@ -1,6 +1,6 @@
-"""The operations on a fleet. Each file has the parameters of one operation, what the operation touches, and its work.
+"""The operations on a fleet, one per file.
 
-The master and the command line import these files. So a file imports at the top only what the two programs need.
+The command line imports these files for the parameters. So functions import what only the master needs.
 """
 
 from __future__ import annotations
@@ -37,5 +37,5 @@ def operation(name: str) -> type[FleetOperation]:
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """Returns all operations by name. Names from the wire are looked up only here."""
+    """Returns all operations by name. Look up a requested name only here: `operation` imports any module name."""
     return {name: operation(name) for name in _CLASSES}

@@ -62,8 +62,8 @@ class PauseReading(ScopedOperation, rpc="pause", for_all_hosts=True, limit_secon
         return ScopedOperation.problem(self, mark)
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:
-        """Records the pause before sending it, so that it also applies to a process that starts in between."""
         before = context.pauses.all()
+        # Stored before it is sent, so that it also applies to a process that starts in between.
         made = context.pauses.add(self.worker, self.topic, self.partition, caller.name)
         carried_out = await context.send_all_pauses(self.worker, report, before)
         return f"{made.what} is paused; {carried_out}", {"paused": [made.scope() | {"worker": made.worker}]}

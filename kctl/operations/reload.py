@@ -35,13 +35,12 @@ class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_secon
         return frozenset({*context.supervisor.names, "scale"})
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Applies changed settings now, or at each process's next start. Always reads HTTP tokens and certificates
-        again, because these files may be renewed at any time."""
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)
         by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
         config = _applicable(context, by_effect[Effect.NOW] + by_effect[Effect.NEXT_START], wanted)
         use_groups = context.prepare_groups(config)
+        # Reads tokens and certificates even if no setting has changed, because their files may have been renewed.
         renewed = context.use_http(config.http)
         context.use(config, context.launches(config, context.supervisor.names))
         await use_groups()

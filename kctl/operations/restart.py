@@ -41,7 +41,6 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
         return frozenset(process.name for process in self._chosen(context)) | {"scale"}
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Restarts the processes. If a restart fails, no further restart begins."""
         from kctl.master.operations.context import together
 
         processes = self._chosen(context) if self.name else restarted_by_all(context)
@@ -58,7 +57,7 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
             report(f"{len(done)} of {len(processes)} restarted: {', '.join(sorted(done))}")
 
         if self.rolling:
-            for process in processes:
+            for process in processes:  # a failed restart ends the operation
                 await one(process)
         else:
             await together(one(process) for process in engines)
@@ -72,8 +71,8 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
-    """Returns the processes in the order of their restart. The engine comes first if its JVM is down or would get other
-    settings. `fatal` processes follow, then all others except stopped and unkillable ones."""
+    """Returns the processes that `--all` restarts, in order: the engine if its JVM is down or would get other settings,
+    `fatal` processes, then all others except stopped and unkillable ones."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]
@@ -81,7 +80,7 @@ def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
 
 
 def would_change(process: ProcessSupervisor) -> bool:
-    """Whether a restart would change settings. Log levels do not count, because they change without a restart."""
+    """Whether a restart would change settings other than the log level, which changes without a restart."""
     settings = process.launch.settings.items()
     return any(value != process.started_with.get(key) for key, value in settings if key != "log_level")
 

@@ -92,9 +92,8 @@ async def scaled(context: Context, wanted: dict[str, int], report: Report) -> Do
 
 
 def _chosen(supervisor: Supervisor, kind: str, count: int) -> list[str]:
-    """Chooses `count` processes: first running ones, then stopped or given-up ones, then new ones. Among equals, lower
-    numbers come first."""
     known = [each for each in map(supervisor.process, supervisor.names) if each.launch.kind == kind]
+    # Running processes first, then stopped or given-up ones. New ones follow.
     known.sort(key=lambda each: (_is_down(each), _number(each.name)))
     names = [each.name for each in known]
     new = (name for number in itertools.count() if (name := f"{kind}-{number}") not in names)

@@ -15,7 +15,7 @@ from kctl_agent.errors import BadParams
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
-_EACH = re.compile(r"\d{1,9}=[^=,]+(,\d{1,9}=[^=,]+)*")
+_EACH = re.compile(r"\d{1,9}=[^=,]+(,\d{1,9}=[^=,]+)*")  # such as 0=1200,3=55
 
 
 class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts="topic", limit_seconds=BATCH_SECONDS):
@@ -43,7 +43,6 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
         return frozenset({"reading"})
 
     async def shared(self, context: Context, _params: JsonObject, on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns each host's parameters. Resolves all positions before the first host moves an offset."""
         owners, missing_hosts = await context.owners_on_hosts(self.topic)
         targets = _targets(self.to, self.partition, {*owners, *context.partitions(self.topic)})
         self._check_owned(targets, owners, missing_hosts)
@@ -54,6 +53,7 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
         for host, share in shares.items():
             given[host] = {"topic": self.topic, "to": ",".join(share), "dry_run": True}
             if not self.dry_run:
+                # A dry run resolves all positions before the first host moves an offset.
                 planned = await _planned(on_one, host, given[host])
                 fixed = ",".join(f"{row['partition']}={row['to']}" for row in planned["rows"])
                 given[host] = {"topic": self.topic, "to": fixed}
@@ -73,8 +73,6 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
             raise OperationRefused("; ".join([f"no worker owns {where} now: {why}", *missing_hosts]))
 
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
-        """Moves offsets in the workers that own the partitions. First resolves all targets, because a worker moves its
-        offsets only after its batch. If a partition has no owner or target, no offset moves."""
         from kctl.master.operations.context import ended, together
 
         owners = await context.owners(self.topic)
@@ -85,6 +83,8 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
             given = {"topic": self.topic, "partition": partition, "to": to, "dry_run": dry_run}
             return await context.run_on(str(owners[partition]), "seek", given, report)
 
+        # A worker moves offsets only after its batch, so a dry run resolves all targets first. If this fails for one
+        # partition, no offset moves.
         try:
             planned = await together(one(partition, to, True) for partition, to in targets.items())
         except OperationUnknown as error:
@@ -117,7 +117,6 @@ def _texts(outcomes: list[JsonObject]) -> str:
 
 
 def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> dict[int, str]:
-    """Returns the target of each partition. `to` may name partitions itself: `0=1200,3=55`."""
     if not _EACH.fullmatch(to):
         return dict.fromkeys(sorted(all_partitions) if partition is None else [partition], _wire_target(to))
     if partition is not None:
@@ -126,6 +125,6 @@ def _targets(to: str, partition: int | None, all_partitions: Iterable[int]) -> d
 
 
 def _wire_target(to: str) -> str:
-    """Converts times: `2026-11-21T10:00` -> `@1795255200000` (UTC without a zone). Other positions stay unchanged."""
+    # The time 2026-11-21T10:00 becomes @1795255200000. It is in UTC unless it has a zone.
     kind, number = position(to)
     return {"offset": str(number), "time": f"@{number}"}.get(kind, kind)

@@ -32,10 +32,10 @@ class ShowStacks(FleetOperation, rpc="stack", changes=False):
 
 
 def _jvms(pid: int) -> list[int]:
-    """Returns the JVMs in a process's session, which an attached application may share with other programs."""
     from kctl.master.process import session_members
 
     found = []
+    # An attached application may share its session with other programs, whose JVMs are shown too.
     for member in session_members(pid):
         try:
             if Path(f"/proc/{member}/comm").read_text() == "java\n":
@@ -46,7 +46,6 @@ def _jvms(pid: int) -> list[int]:
 
 
 async def _jvm_stack(pid: int) -> JsonObject:
-    """Returns the JVM's `stack`, or an `error` if `jcmd` fails. A JRE does not include `jcmd`."""
     from kctl.jars.java import java_command
 
     try:
@@ -54,7 +53,7 @@ async def _jvm_stack(pid: int) -> JsonObject:
         process = await asyncio.create_subprocess_exec(
             jcmd, str(pid), "Thread.print", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
         )
-    except OSError as error:
+    except OSError as error:  # a JRE does not include jcmd
         return {"pid": pid, "error": f"jcmd cannot be run: {error.strerror}"}
     try:
         async with asyncio.timeout(_JVM_SECONDS):

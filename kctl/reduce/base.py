@@ -1,6 +1,6 @@
-"""The contract of reducers: they are pure, and the order and repetition of answers do not matter.
+"""Reducers: pure functions that make one result from the answers of all agents.
 
-A reducer uses only the newest answer of each sender (`per_sender`), so answers may be grouped before they are reduced.
+A reducer uses only the newest answer of each agent. The order of the answers does not matter.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Makes stats from the brokers' word for a state, such as `PreparingRebalance`, or returns None if a value is
-        None."""
+        """Returns the stats, or None if a value is None. `state` is as the brokers report it, such as
+        `PreparingRebalance`."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -73,7 +73,7 @@ def _state(word: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSnapshot:
-    """The brokers' view: all partitions of the configured topics, whether or not a worker reports them."""
+    """What the brokers report: all partitions of the configured topics, even if no worker reports them."""
 
     partitions: PartitionColumns = _NO_PARTITIONS
     """Without the columns that only workers know; empty before the brokers' first answer. `now` is when the snapshot
@@ -123,7 +123,7 @@ def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
 
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
-    """Returns rows by `key`. If answers differ, the newest answer wins."""
+    """Returns the newest row for each key."""
     newest: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:
@@ -187,7 +187,7 @@ def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapsh
 
 
 def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """Returns the pings of all processes, each named by its socket, not by the name that it reports."""
+    """Returns the ping replies of all processes, each with the name of its socket instead of the reported name."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
 
 

@@ -53,8 +53,6 @@ def kafka_lag(partitions: PartitionColumns) -> LagTotals:
 def _claims(
     answers: Sequence[Answer[PartitionsReply]], brokers: PartitionColumns
 ) -> tuple[dict[Partition, _Claim], dict[str, dict[Partition, _Claim]]]:
-    """Returns the claims on the fleet's partitions, and by application, the claims of attached applications. An
-    application's claim counts as the fleet's if the fleet neither reads the partition nor has committed it."""
     claims: dict[Partition, _Claim] = {}
     of_no_group: list[_Claim] = []
     for answer in per_sender(answers):
@@ -68,6 +66,7 @@ def _claims(
     committed = dict(zip(brokers.names.keys, brokers.committed.tolist(), strict=True)) if of_no_group else {}
     for row, answer in of_no_group:
         key = row.topic, row.partition
+        # If the fleet neither reads nor has committed the partition, the application's claim counts as the fleet's.
         is_read = key in claims or committed.get(key) != ABSENT
         (attached.setdefault(answer.sender, {}) if is_read else claims)[key] = row, answer
     return claims, attached
@@ -79,8 +78,6 @@ def _strength(claim: _Claim) -> tuple[int, float]:
 
 
 def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: ResetPolicy) -> PartitionColumns:
-    """Merges claims with the brokers' columns. Committed offset and end come from the newer source, so that the lag was
-    true at one moment. Gaps are filled from the older source."""
     rows, now = [None if claim is None else claim[0] for claim in claims], brokers.now
     replies = [None if claim is None else claim[1] for claim in claims]
     is_claimed = np.array([row is not None for row in rows], np.bool_)
@@ -91,6 +88,8 @@ def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: R
     claimed_at = np.where(np.isnan(claimed_at) & np.isnan(brokers.at), unasked_at, claimed_at)
     is_newer = is_claimed & (np.isnan(brokers.at) | (claimed_at >= brokers.at))
 
+    # Committed offset and end come from the newer source, so that the lag was true at one moment. The older one fills
+    # gaps.
     def both(name: str) -> tuple[Ints, Ints, Bools]:
         of_agents, of_brokers = _ints(rows, name), getattr(brokers, name)
         newer, older = np.where(is_newer, of_agents, of_brokers), np.where(is_newer, of_brokers, of_agents)

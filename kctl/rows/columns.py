@@ -1,6 +1,6 @@
-"""The partitions of groups in columns, which is the only form that kctl keeps. Rows are made on demand. Pure.
+"""Keeps the partitions of groups in columns, and makes rows on demand. Pure.
 
-100,000 partitions as objects would cost more per collection than everything that is computed about them.
+With 100,000 partitions, objects would cost more time per collection than all computations with them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Names:
         return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
-        """Whether these names were made from the very objects in `groups`. If so, comparing contents is unnecessary."""
+        """Whether these names were made from the same objects as in `groups`. Fast: compares no partitions."""
         return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
@@ -210,8 +210,8 @@ class PartitionColumns:
 
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
-    """Returns the offsets from which lag is counted. Without a commit, the reset policy chooses the log start or the
-    position."""
+    """Returns the offsets from which lag is counted. For a partition without a commit, this is the log start or the
+    position, depending on the reset policy."""
     first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 

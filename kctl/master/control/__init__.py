@@ -1,2 +1,1 @@
-"""Serves `master.sock`: `server` reads frames and writes replies, `router` passes requests on, `service` answers
-questions."""
+"""Serves `master.sock`, the Unix socket on which the master accepts requests."""

@@ -1,4 +1,4 @@
-"""Routes requests of `master.sock`: operations to the operation log, questions to the service. No sockets."""
+"""Routes requests of `master.sock`: operations to the operation log, others to the service. No sockets."""
 
 import time
 from bisect import bisect_left
@@ -32,7 +32,7 @@ class RpcCounts:
         self._stats: dict[str, RpcStats] = {}
 
     def count(self, command: str, outcome: Outcome, seconds: float) -> None:
-        """Counts a request. Pass one `command` for all unknown commands, because each name becomes a lasting series."""
+        """Counts a request. Pass one name for all unknown commands, because each name adds a Prometheus series."""
         known, bucket = self._stats.get(command, _NONE), bisect_left(RPC_BUCKETS_SECONDS, seconds)
         self._stats[command] = RpcStats(
             {**known.outcomes, outcome: known.outcomes[outcome] + 1},
@@ -47,7 +47,7 @@ class RpcCounts:
 def counted(
     answer: Callable[[Request], Awaitable[T]], counts: RpcCounts, is_complete: Callable[[T], bool]
 ) -> Callable[[Request], Awaitable[T]]:
-    """Wraps `answer` so that each request is counted in `counts`, and all unknown commands as `unknown`."""
+    """Returns an `answer` that also counts each request in `counts`. All unknown commands count as `unknown`."""
 
     async def counting(request: Request) -> T:
         started, command = time.monotonic(), request.rpc

@@ -1,7 +1,7 @@
-"""The server of `master.sock`. It accepts connections, reads frames, writes replies, and limits a caller's resources.
+"""The server of `master.sock`, with limits on the resources that a caller can use.
 
-While a request is answered, its connection is not read. A caller that pipelines without reading replies therefore fills
-the kernel's buffers, not kctl's.
+kctl reads the next request of a connection only after it has replied. So a caller that sends requests without reading
+replies fills the kernel's buffers, not kctl's.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ class SocketLimits:
 
 
 class ControlServer:
-    """Serves `master.sock` on one event loop. Calls `answer` with each well-formed request and its sender, as reported
+    """Serves `master.sock` on one event loop. Calls `answer` with each well-formed request, and its caller as reported
     by the kernel. `answer` may raise AgentError or KctlError."""
 
     def __init__(

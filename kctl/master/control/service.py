@@ -1,4 +1,4 @@
-"""Answers questions: asks the fleet and reduces the replies, or answers from the master's own knowledge. No sockets."""
+"""Answers requests for information, from the agents' replies or from what the master knows. No sockets."""
 
 import asyncio
 import os
@@ -156,8 +156,8 @@ class MasterService:
         return StatusAnswer(snapshot.supervised, verdict, workers.result.rows, lag, storage), age, workers
 
     async def _collected(self, seconds: float) -> FleetSnapshot | None:
-        """Returns the latest snapshot. If a process has changed since, first waits up to `seconds` for the next one."""
         latest = self._verdicts.latest()
+        # If a process has changed since the snapshot, for example after `kctl stop`, wait for the next one.
         if latest is None or list(map(_seen, latest.supervised)) != list(map(_seen, self._statuses())):
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -165,7 +165,7 @@ class MasterService:
         return self._verdicts.latest()
 
     async def ask(self, request: Request) -> Reduced[Any]:
-        """Answers one of `COMMANDS` before the request's deadline. Raises BadParams."""
+        """Asks the fleet one of `COMMANDS`. Returns before the request's deadline. Raises BadParams."""
         return await asyncio.to_thread(self._reduced, await self._replies(request))
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
@@ -197,7 +197,6 @@ class MasterService:
     async def _asked(
         self, rpc: str, scope: _Scope, seconds: float, ask_own: Callable[[], Coroutine[Any, Any, T]]
     ) -> tuple[T | None, HostsOutcome]:
-        """Asks this host and the others at the same time, or only the host of `scope`."""
         asked = self._known_hosts().ask(rpc, seconds, host=scope.host, worker=scope.worker or "")
         return (None, await asked) if scope.host is not None else await asyncio.gather(ask_own(), asked)
 
@@ -306,7 +305,8 @@ _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Returns a short summary of a snapshot's lag, or None without a snapshot. Slow with thousands of partitions."""
+    """Returns a short summary of a snapshot's lag, or None without a snapshot. Slow with thousands of partitions, so
+    call it in a thread."""
     if snapshot is None:
         return None
     lag = snapshot.recent_lag

@@ -1,4 +1,4 @@
-"""The data of an operation: caller, parameters, what it touches, and progress. No I/O."""
+"""The data of an operation and its progress. No I/O."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +42,7 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """One operation and its progress. Each change makes a new object."""
+    """An operation and its progress. Immutable: each change makes a new object."""
 
     id: str
     name: str
@@ -89,7 +89,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 def operation_events(operation: Operation) -> list[Event]:
-    """Returns the event of an operation that has ended. The start of an operation is not an event."""
+    """Returns the event of an operation that has ended, or an empty list for a running one."""
     if operation.ended_at is None:
         return []
     params = operation.params

@@ -1,4 +1,4 @@
-"""What an operation can use: the parts of the master, and the agents that execute it."""
+"""The parts of the master that operations use."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @contextmanager
 def goes_on(what: str) -> Iterator[None]:
-    """Wraps an irreversible step. If the step is cancelled, raises OperationUnknown(`what`)."""
+    """Wraps a step that continues after a cancellation. If cancelled, raises OperationUnknown(`what`)."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -46,7 +46,7 @@ def goes_on(what: str) -> Iterator[None]:
 
 
 async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseException]:
-    """Runs all coroutines and returns each result or error. If cancelled, cancels them and waits for them."""
+    """Runs all coroutines and returns each result or error. If cancelled, cancels them and waits until they end."""
     tasks = [asyncio.ensure_future(each) for each in work]
     with suppress(asyncio.CancelledError):  # the next line returns it, unless all were done
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -80,8 +80,8 @@ async def _nothing() -> None: ...
 
 @dataclass(slots=True)
 class Context:
-    """The parts of the master on which operations act. Belongs to the master's event loop. The operations `scale` and
-    `reload` replace `config`."""
+    """The parts of the master on which operations act. Belongs to the master's event loop. `config` changes with the
+    operations `scale` and `reload`."""
 
     config: Config
     supervisor: Supervisor
@@ -111,9 +111,9 @@ class Context:
         return launches(config, self.jars, self.worker_command, names)
 
     async def run_on(self, name: str, rpc: str, params: JsonObject, report: Report) -> JsonObject:
-        """Executes an operation on one agent and returns its outcome. The agent drops an operation that is given up
-        before it begins. Raises AgentRefused if the operation is rejected or fails. Raises OperationUnknown if the
-        agent does not report the outcome."""
+        """Executes an operation on one agent and returns its outcome. If cancelled, withdraws the operation unless the
+        agent has begun it. Raises AgentRefused if the agent rejects the operation or reports a failure. Raises
+        OperationUnknown if the outcome is unknown."""
         # Unique across restarts of the master, because an agent does not repeat an operation of a known id.
         operation = f"{os.getpid()}-{next(self._ids)}-{asyncio.get_running_loop().time():.3f}"
         limit = {} if report.until == math.inf else {"until": report.until}
@@ -156,8 +156,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun the operation")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Sends a process its pauses, waits until they apply, and returns its name. A process that is not running gets
-        its pauses at its start. For such a process, returns its state."""
+        """Sends a process its pauses, waits until they apply, and returns its name. If the process is not running,
+        returns a text with its state, because the process gets its pauses at its start."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -175,8 +175,8 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """Sends the pauses to a worker, by default to all processes except the engine. If this fails, restores the
-        pauses in `before`."""
+        """Sends the pauses to a worker, by default to all processes except the engine. If this fails, stores and sends
+        the pauses in `before` again."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:
@@ -191,8 +191,8 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """After an abandoned operation, sends these processes the pauses that are still stored. Raises OperationUnknown
-        if a process does not answer."""
+        """Sends these processes the stored pauses again, after an operation has failed. Raises OperationUnknown if a
+        process does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=ANSWER_SECONDS)
@@ -227,8 +227,7 @@ class Context:
         self.supervisor.reconfigure(launches, supervision_policies(config))
 
     async def file_changed(self) -> str:
-        """Returns `; kctl.toml has changed since: …` if the file differs from the settings that a process gets at its
-        start, otherwise ""."""
+        """Returns a note if the configuration file cannot be used or has changed since it was loaded, otherwise ""."""
         name = self.config.path.name
         try:
             found = changes(self.config, await asyncio.to_thread(self.reread))
@@ -239,10 +238,10 @@ class Context:
         return f"; {name} has changed since: `kctl reload`" if is_new else ""
 
     async def up(self, process: ProcessSupervisor, before: int, report: Report) -> None:
-        """Waits until an incarnation after number `before` is running, and its agent reports that it is ready.
+        """Waits until a newer incarnation than `before` is running and its agent reports that it is ready.
 
-        Raises OperationRefused if the process becomes `stopped` or `fatal`. Raises OperationUnknown if the operation is
-        given up, or if the previous process survives SIGKILL.
+        Raises OperationRefused if the process becomes `stopped` or `fatal`. Raises OperationUnknown if cancelled, or if
+        the previous process survives SIGKILL.
         """
         with goes_on(f"{process.name} is restarted"):
             await process.until(lambda: process.incarnation > before or bool(process.unkillable_text))

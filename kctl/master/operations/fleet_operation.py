@@ -1,4 +1,4 @@
-"""The base class of operations on a fleet, with everything that an operation declares."""
+"""The base class of operations on a fleet."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def described(kind: type[FleetOperation]) -> JsonObject:
 
 
 def with_host(params: JsonObject) -> JsonObject:
-    """Moves the host in names such as `HOST/NAME` to the parameter `host`. Raises BadParams if the names are of
-    several hosts."""
+    """Moves the host from names such as `HOST/NAME` to the parameter `host`. Raises BadParams if the names have
+    different hosts."""
     names = {key: value.split(",") for key in ("name", "worker") if isinstance(value := params.get(key), str)}
     found = {host_and_name(each)[0] for value in names.values() for each in value}
     if not any(found):
@@ -55,8 +55,8 @@ def with_host(params: JsonObject) -> JsonObject:
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class FleetOperation:
-    """The base of operations. A subclass's fields are the parameters, and its docstring is the help text. A caller of
-    an `is_long` operation gets its id at once. An operation without `changes` only reads."""
+    """The base of operations. A subclass's fields are the parameters, and its docstring is the help text. With
+    `is_long`, callers do not wait for the end. With `changes=False`, the operation only reads."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
@@ -67,8 +67,7 @@ class FleetOperation:
     limit_seconds: ClassVar[float] = SHORT_SECONDS  # the deadline, unless the caller sets one
 
     def __init_subclass__(cls, **declared: str | bool | float) -> None:
-        """Makes each operation a frozen dataclass. `declared` sets class variables, as keyword arguments of the class
-        statement."""
+        """Makes each operation a frozen dataclass. Keyword arguments of the class statement set class variables."""
         for name, value in declared.items():
             assert name in FleetOperation.__annotations__, name
             setattr(cls, name, value)
@@ -76,7 +75,7 @@ class FleetOperation:
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:
-        """Checks parameters, including `deadline_seconds` and `host`, and returns the operation with them. Raises
+        """Checks all parameters, including `deadline_seconds` and `host`, and returns the operation. Raises
         BadParams."""
         check_params(cls.rpc, (*listed(cls), *_FOR_EVERY), params)
         if params.get("deadline_seconds", 1) <= 0:
@@ -88,7 +87,8 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns each host's parameters, in the order of execution. Raises KctlError."""
+        """Returns the parameters for each host, for an operation on all hosts. The hosts run in this order. Raises
+        KctlError."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
 
@@ -103,7 +103,7 @@ class FleetOperation:
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """Returns what no other operation may touch meanwhile: processes, `reading`, `scale`. Raises BadParams."""
+        """Returns what other operations must not change meanwhile: processes, `reading`, `scale`. Raises BadParams."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

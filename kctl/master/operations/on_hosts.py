@@ -47,8 +47,8 @@ class OnHosts:
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
         """Executes the operation on one host or on all. If cancelled, cancels it on the executing host. Raises
-        OperationUnknown if it may still run. Otherwise, raises OperationRefused, or OperationFailed with what was
-        done."""
+        OperationUnknown if the operation may still run. If it has failed, raises OperationRefused, or OperationFailed
+        with what was done."""
         if host != ALL_HOSTS:
             return await self._on_one(host, params)
         leader = self.hosts.leader
@@ -129,12 +129,11 @@ class OnHosts:
         return operation
 
     async def _later(self, host: str, operation: JsonObject) -> JsonObject:
-        """Returns the current state of an operation that a host runs. If the host's master has restarted, ids start
-        again, but `started_at` differs. Raises OperationUnknown in this case, or AgentError."""
         found = await self.hosts.operation(host, operation["id"])
         error = {} if "state" in found else found.get("error", {})
         if error.get("code", NoSuchOperation.code) != NoSuchOperation.code:
             raise AgentTimeout(error.get("message", "it gave no reason"))
+        # After a restart of the host's master, another operation may have this id.
         if "state" not in found or found["started_at"] != operation["started_at"]:
             raise OperationUnknown(f"{host} restarted during the operation")
         return found

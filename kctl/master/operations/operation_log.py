@@ -1,6 +1,7 @@
 """Runs operations, records their state, and prevents conflicts between them.
 
-The audit log has a line for the start and the end of each operation. So it shows which ones a killed master had begun.
+The audit log has a line for the start and a line for the end of each operation. If the master is killed, the log shows
+which operations were running.
 """
 
 import asyncio
@@ -69,8 +70,8 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Starts an operation. Returns it at its end or after `wait_seconds` (at most 0.2 s for a long one). Raises
-        UnknownMethod or BadParams. Raises OperationRefused if it is impossible or conflicts with a running one."""
+        """Starts an operation. Returns it at its end or after `wait_seconds` (at most 0.2 s if `is_long`). Raises
+        UnknownMethod, BadParams, or OperationRefused, for example if it conflicts with a running operation."""
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -107,8 +108,8 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Lists an operation that runs outside this log. Returns a function to report its progress and end. Calls
-        `stop` if the operation is cancelled."""
+        """Adds an operation that other code runs. Returns a function that records its progress and end. Calls `stop` if
+        the operation is cancelled."""
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -124,8 +125,8 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """Cancels an operation, which reverts what it can. Its final text reports what remains. Raises NoSuchOperation,
-        OperationRefused."""
+        """Cancels an operation without waiting for its end. Its final text reports which changes remain. Raises
+        NoSuchOperation, OperationRefused."""
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
