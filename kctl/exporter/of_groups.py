@@ -29,10 +29,6 @@ def _unowned(snapshot: FleetSnapshot) -> float | None:
     return unread - snapshot.own_assessments.statuses().count(Status.ELSEWHERE) if size else None
 
 
-def _state(group: GroupSnapshot) -> list[Sample]:
-    return [] if group.stats is None else _one_of(group, (*_STATES, group.stats.state), group.stats.state)
-
-
 def _one_of(group: GroupSnapshot, words: Iterable[str], current: str) -> list[Sample]:
     return by_label({word: float(word == current) for word in words} if group.is_own else {current: 1.0})
 
@@ -94,7 +90,7 @@ METRICS: tuple[Metric, ...] = (
         labels=(*GROUP, "state"),
         sentence="1 for the state of the group in its coordinator, 0 for other states. For groups other than a "
         f"fleet's own, other states are absent. The states are {quoted(_STATES)}.",
-        samples=_state,
+        samples=lambda group: _one_of(group, (*_STATES, group.stats.state), group.stats.state) if group.stats else [],
     ),
     Single(
         name="kctl_group_generation",

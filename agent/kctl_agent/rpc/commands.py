@@ -142,11 +142,7 @@ PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000)
 
 def ping_of(inbox: Inbox) -> AgentCommand:
     """Makes a ping that also reports how long ago the main thread last took operations from the inbox."""
-
-    def measured(snapshot: Snapshot, params: JsonObject, now: float) -> JsonObject:
-        return _ping(snapshot, params, now, inbox.taken_at)
-
-    return replace(PING, answer=measured)
+    return replace(PING, answer=lambda snapshot, params, now: _ping(snapshot, params, now, inbox.taken_at))
 
 
 _ID: Final = Param("operation", "string", "the id by which to ask for the outcome", required=True)

@@ -17,7 +17,6 @@ from kctl.http.source import SnapshotSource
 from kctl.master.snapshot import FleetSnapshot, Reduced
 from kctl_agent.errors import BadParams, Busy, NotReady
 from kctl_agent.replies.encode import encoded
-from kctl_agent.replies.workers import Event
 from kctl_agent.rpc.messages import Request as Question
 from kctl_agent.rpc.messages import Role, reducer_method, wire_method
 from kctl_agent.rpc.wire import JsonObject
@@ -66,7 +65,8 @@ class Streams:
             yield "retry: 2000\n\n"
             while not closing.is_set():
                 for number, event in feed.since(number):  # noqa: B020 - continues after the last one sent
-                    yield f"id: {self._life}-{number}\nevent: happened\ndata: {_text(event)}\n\n"
+                    text = json.dumps({"worker": None, **encoded(event)})
+                    yield f"id: {self._life}-{number}\nevent: happened\ndata: {text}\n\n"
                 if feed.collections != collections:
                     collections = feed.collections
                     snapshot = self._source.latest()
@@ -88,10 +88,6 @@ class Streams:
         finally:
             for each in waiting:
                 each.cancel()
-
-
-def _text(event: Event) -> str:
-    return json.dumps({"worker": None, **encoded(event)})
 
 
 _LIVE_AT_A_TIME = 8
