@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Mapping
+from functools import partial
 
 from kctl.cli.command import CONFIG, SET, Command, Option
 from kctl.cli.options import overrides
@@ -11,15 +12,12 @@ from kctl.fleets import named
 
 def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
     from kctl import logs
-    from kctl.config.load import ExporterConfig, load_exporter
+    from kctl.config.load import load_exporter
 
     path = options.config if options.bootstrap is not None else named(options.config, env)
     if path is None and options.bootstrap is None:
         raise UsageError("name the clusters: -c FILE with [clusters.NAME], or -b HOST:PORT")
-
-    def load() -> ExporterConfig:
-        return load_exporter(path, env, overrides(options), options.bootstrap)
-
+    load = partial(load_exporter, path, env, overrides(options), options.bootstrap)
     loaded = load()
     logs.configure(loaded.log.level)
 

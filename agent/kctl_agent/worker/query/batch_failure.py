@@ -28,14 +28,6 @@ class BatchFailure:
     code: str = ""
 
     @property
-    def is_moved(self) -> bool:
-        return self.code in MOVED
-
-    @property
-    def may_be_of_record(self) -> bool:
-        return self.code in OF_RECORD
-
-    @property
     def outside(self) -> Outside | None:
         return None if not self.is_storage else "registry" if self.code == RegistryUnusable.code else "storage"
 

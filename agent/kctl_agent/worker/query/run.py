@@ -18,7 +18,7 @@ from kafka import TopicPartition
 
 from kctl_agent.message import Message
 from kctl_agent.rpc.messages import number_of
-from kctl_agent.worker.query.batch_failure import BatchFailure, failure
+from kctl_agent.worker.query.batch_failure import MOVED, OF_RECORD, BatchFailure, failure
 from kctl_agent.worker.query.batch_put import BatchPut
 from kctl_agent.worker.query.careful_search import CarefulSearch, Ranges
 from kctl_agent.worker.query.kafka_source import KafkaSource
@@ -191,7 +191,7 @@ class CarefulRun(Run):
             batch = self._put(frame, self.last_batch_id, {tp: end for tp, (_, end) in ranges.items()})
         except Exception as error:
             self.planned, failure = self.positions, self.failure_of(error)
-            if not self.gate.is_set() and (failure.is_moved or not self._is_own_fault(failure)):
+            if not self.gate.is_set() and (failure.code in MOVED or not self._is_own_fault(failure)):
                 raise
             return failure
         self._search.done(ranges)
@@ -201,7 +201,7 @@ class CarefulRun(Run):
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
         """Makes dead letters if the record certainly caused the failure. Returns False if the record must be
         retried."""
-        messages = self._unreadable(tp, offset) if why.may_be_of_record else []
+        messages = self._unreadable(tp, offset) if why.code in OF_RECORD else []
         if not messages:
             return False
         if is_readable(messages[0].timestamp):

@@ -13,7 +13,7 @@ from kctl_agent.storage.base import Storage, StorageUnusable, Writer
 from kctl_agent.storage.chunk import Chunk, GapRefused, Put, StoredOffset
 from kctl_agent.storage.file import FileStorage
 from kctl_agent.storage.file.writer import FileWriter
-from kctl_agent.worker.query.batch_failure import BatchFailure, TaskFailed, failure
+from kctl_agent.worker.query.batch_failure import MOVED, OF_RECORD, BatchFailure, TaskFailed, failure
 from kctl_agent.worker.query.batch_put import task_count
 from kctl_agent.worker.query.lake_put import check_file_names
 from kctl_agent.worker.query.marked_rows import ERROR, check_marks
@@ -189,10 +189,10 @@ def test_errors_of_a_storage_are_known_wherever_they_were_met(error: StorageErro
 
     assert in_driver(TaskFailed(TOKEN, error)) == expected
     assert failure(error, TOKEN) == expected
-    assert expected.is_moved is not is_storage
-    assert not expected.may_be_of_record
+    assert (expected.code in MOVED) is not is_storage
+    assert expected.code not in OF_RECORD
     refused = in_driver(TaskFailed(TOKEN, BadOrder("of orders-3 came out of offset order")))
-    assert (refused.is_moved, refused.may_be_of_record) == (False, True)
+    assert (refused.code in MOVED, refused.code in OF_RECORD) == (False, True)
 
 
 @pytest.mark.parametrize(
