@@ -1,5 +1,5 @@
-"""The part of kctl that runs inside its processes: agents at Unix sockets, workers, sinkers, storages. An agent uses
-only the standard library, but the packages `worker` and `storage` need `kctl-agent[worker]`."""
+"""The part of kctl that runs in a fleet's processes and in attached applications. Their agents at Unix sockets use only
+the standard library, but the packages `worker` and `storage` need `kctl-agent[worker]`."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ Decode = Callable[[bytes | None, Headers], Any]
 
 
 class _Decoding:
-    """Decodes a key or value once, when it is first read."""
-
     __slots__ = ("_decoded", "_decoded_key")
     _decoded: Any
     _decoded_key: Any

@@ -1,7 +1,7 @@
 """The sockets of agents: location, owner, and who may connect. Linux only (/proc, SO_PEERCRED).
 
 `run_dir` is a real directory that only this user can enter. A path has at most 107 bytes (unix(7)). A socket gets its
-name only when it is ready. It is removed only when its recorded owner is gone.
+name only when it is ready. Another process removes it only after its recorded owner has ended.
 """
 
 import errno
@@ -67,7 +67,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """Returns sorted names of the sockets in `run_dir`. Only a ping shows that an agent answers. Raises PathError."""
+    """Returns sorted names of the agents (not the master) that have a socket, even a dead one. Raises PathError."""
     try:
         names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
     except OSError as error:
@@ -83,7 +83,7 @@ class ProcessIdentity(NamedTuple):
 
 
 def process_identity(pid: int | None = None) -> ProcessIdentity:
-    """Identifies a process (None: this one). Raises ProcessLookupError if it does not exist or is a zombie."""
+    """Identifies a process, by default this one. Raises ProcessLookupError if it does not exist or is a zombie."""
     pid = os.getpid() if pid is None else pid
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
@@ -194,8 +194,8 @@ def _remove_stale(path: Path) -> None:
 
 
 def remove_if_dead(run_dir: Path, name: str) -> bool:
-    """Removes the files of an ended agent, and returns whether it did so. Does not wait for the lock. Raises
-    PathError."""
+    """Removes the files of an agent that has ended, and returns whether it did so. Returns False if another process has
+    locked `run_dir`. Raises PathError."""
     path = socket_path(run_dir, name)
     try:
         with locked(run_dir, is_blocking=False):

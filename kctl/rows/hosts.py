@@ -1,4 +1,4 @@
-"""The hosts of a fleet, as one of their masters knows them."""
+"""The hosts of a fleet, as one master knows them."""
 
 from __future__ import annotations
 

@@ -20,8 +20,7 @@ class ResetPolicy(StrEnum):
 
 
 class PartitionRow(Struct, frozen=True, gc=False):
-    """A partition in an answer. Each field is a column of `PartitionColumns`, perhaps under another name. A value of
-    None is unknown."""
+    """A partition in an answer. None means unknown."""
 
     topic: str
     partition: int

@@ -47,7 +47,7 @@ class Finding(Struct, frozen=True):
 
 
 class Verdict(Finding, frozen=True):
-    """The gravest finding. All further findings are in `also`, in order."""
+    """The gravest finding, with all further findings in `also`."""
 
     also: tuple[Finding, ...] = ()
     oldest_unhandled_seconds: float | None = None

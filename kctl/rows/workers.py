@@ -114,7 +114,7 @@ class StatusAnswer(Statuses, frozen=True):
 
 
 def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -> list[WorkerRow]:
-    """Returns supervised processes in the supervisor's order, then attached applications."""
+    """Adds the supervisor's view to reports. Attached applications come last, others in the supervisor's order."""
     own = {row.name: row for row in rows}
     supervised = [
         replace(own.pop(status.name, WorkerRow(status.name, status.kind, pid=status.pid)), supervisor=status)

@@ -1,1 +1,1 @@
-"""Asks over Unix sockets: `client` makes one blocking call, `fan_out` asks all agents under one deadline."""
+"""Requests to masters and agents over Unix sockets."""

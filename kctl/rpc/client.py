@@ -1,5 +1,5 @@
-"""Decodes a reply, and makes one blocking call to a master. The module imports little, because `kctl rpc` spends most
-of its time starting."""
+"""Decodes a reply, and makes one blocking call to a master. Imports little, because `kctl rpc` spends most of its
+time on imports."""
 
 import socket
 import struct
@@ -32,8 +32,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender":
 
 
 class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "result"}):
-    """A reply from an agent or master. `error` is set if and only if `ok` is false. An agent's reply is always
-    complete."""
+    """A reply from an agent or master. `error` is set if and only if `ok` is false. `complete` is always true in an
+    agent's reply."""
 
     ok: bool
     id: str | None = None
@@ -62,7 +62,7 @@ _decode: Final = msgspec.json.Decoder(Reply).decode
 
 
 def reply_of(payload: bytes | bytearray) -> Reply:
-    """Decodes a frame as a reply. Raises BadPayload, whose message names the field but does not quote it."""
+    """Decodes a frame as a reply. Raises BadPayload. Its message names the bad field without the value."""
     try:
         reply = _decode(payload)
     except (msgspec.ValidationError, UnicodeDecodeError) as error:

@@ -1,8 +1,4 @@
-"""Asks all agents one question at once, under one deadline, and names each agent that does not answer.
-
-The pool keeps one connection per agent. Requests are pipelined, and replies are matched by id. A request is a plain
-future, not a task, because an idle master's CPU time grows with the number of tasks.
-"""
+"""Sends one request to all agents at once, with one deadline, and names each agent that does not answer."""
 
 import asyncio
 import itertools
@@ -25,7 +21,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """A persistent connection to an agent. When it ends, `connection_lost` fails all pending requests."""
+    """A persistent connection to an agent. Requests are pipelined. If the connection ends, all pending ones fail."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -83,9 +79,7 @@ class AgentConnection(asyncio.Protocol):
                 reply.set_exception(self._broken or AgentUnreachable("the agent closed the connection"))
 
     def _answered(self, reply: Reply) -> None:
-        """Passes a reply to its request. A reply without an id concerns the connection, so all pending requests get
-        it."""
-        if reply.id is None:
+        if reply.id is None:  # it concerns the connection, so it answers all pending requests
             waiting, self._waiting = list(self._waiting.values()), {}
         else:
             waiting = [future for future in (self._waiting.pop(reply.id, None),) if future is not None]
@@ -95,8 +89,8 @@ class AgentConnection(asyncio.Protocol):
 
 
 async def connect(path: Path, deadline: float) -> AgentConnection:
-    """Connects to an agent. `deadline` is a time of the running loop. Raises AgentUnreachable, or AgentTimeout if the
-    backlog stays full."""
+    """Connects to an agent. `deadline` is in the running loop's time. Raises AgentUnreachable, or AgentTimeout if the
+    agent's backlog stays full until then."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
@@ -156,8 +150,8 @@ class FanOut(Generic[R]):
 
 
 def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
-    """Decodes results to `kind`. An agent whose result does not fit counts as failed with `bad_result`. Pure, so any
-    thread may call it. Takes long with thousands of partitions."""
+    """Decodes results to `kind`. An agent whose result does not fit counts as failed with `bad_result`. Takes long
+    with thousands of partitions, but any thread may call it."""
     answers: list[Answer[R]] = []
     failed: list[Failed] = []
     for answer in outcome.answers:
@@ -183,7 +177,7 @@ class AgentPool:
         return connection if connection is not None and connection.is_usable else None
 
     async def ask(self, path: Path, frame: bytes, request_id: str, deadline: float) -> Reply:
-        """Sends a request and returns the reply. Connects if needed. `deadline` limits only the connecting. Raises
+        """Sends a request and returns the reply. Connects if needed. `deadline` limits only the time to connect. Raises
         AgentUnreachable, AgentTimeout or WireError."""
         connection = self.kept(path) or await self._connected(path, deadline)
         return await connection.send(frame, request_id)
@@ -207,8 +201,9 @@ class AgentPool:
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
-    """Asks every agent in `targets` (name -> socket) until `deadline`, a time of the running loop. If a connection was
-    dead, asks again, so the request must be repeatable. Raises FrameTooLarge if the parameters do not fit."""
+    """Sends a request to all `targets` (name -> socket) and collects replies until `deadline`, in the running loop's
+    time. The request must be repeatable: if a kept connection was dead, it is sent again. Raises FrameTooLarge if the
+    parameters do not fit."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
     request_id = f"{next(pool.ids):x}"  # one for all, because it must be unique only on each connection

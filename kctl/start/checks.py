@@ -1,4 +1,4 @@
-"""Checks before anything starts. A check that fails raises an error of one sentence and leaves nothing behind."""
+"""What `kctl start` checks and prepares before it starts a process. A failed check raises an error of one sentence."""
 
 import asyncio
 import contextlib
@@ -39,8 +39,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path) -> Iterator[None]:
-    """Locks `run_dir`. Removes the lock file at the end. After an error, also removes a folder that it created. Raises
-    RunDirUnusable or AlreadyRunning."""
+    """Locks `run_dir` and creates it if needed. At the end, removes the lock file, and after an error also a folder
+    that it created. Raises RunDirUnusable or AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         paths.prepare_run_dir(run_dir)
@@ -65,9 +65,8 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir`. A starting process clears scratch folders and settles journals there, so no other process may
-    use them. Raises RunDirUnusable. Raises AlreadyRunning if another run_dir's master holds the lock or has left
-    running processes."""
+    """Locks `data_dir`, because a starting process clears scratch folders there that another might use. Raises
+    RunDirUnusable. Raises AlreadyRunning if a master of another run_dir has the lock or has left running processes."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:
@@ -84,8 +83,8 @@ def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
 
 
 def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlError]:
-    """Yields every error with which `kctl start` would end before it asks a broker. `timeout_seconds` limits the
-    import of the handler."""
+    """Yields each error that would end `kctl start` before it contacts a broker. `timeout_seconds` limits the import of
+    the handler."""
     attempts: tuple[Callable[[], object], ...] = (
         _check_kernel,
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
@@ -152,10 +151,10 @@ def _check_jars(config: Config) -> None:
 async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
-    """Waits until the processes of a killed master have ended by themselves, perhaps after a batch. After
-    `timeout_seconds`, kills the remaining processes. Returns, by name, the sessions in which a process survived
-    SIGKILL. The caller must not start these names yet. Returns {} when `stop` is set. Raises AlreadyRunning if a name
-    belongs to a process that no master of this run_dir has started."""
+    """Waits until the processes that a killed master has left end, and kills them after `timeout_seconds`. If a process
+    survives SIGKILL, its session is in the returned dict, and the caller must not start a process of that name yet.
+    Returns {} when `stop` is set. Raises AlreadyRunning if a name belongs to a process that no master of this run_dir
+    has started."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -175,9 +174,8 @@ async def await_former_workers(
 
 
 async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> bool:
-    """Kills a former process with its session, and returns whether any process survives. Kills only processes of this
-    run_dir. The session's id (the worker's pid) cannot be reused while the session exists."""
     path = paths.socket_path(run_dir, name)
+    # The session's id (the worker's pid) may be reused once the session has ended; `mark` spares a new session.
     killed, survivors = await kill_session(owner.pid, mark=str(path))
     if survivors:
         return True
@@ -193,8 +191,8 @@ async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> b
 
 
 def make_folders(config: Config) -> None:
-    """Creates the fleet's folders. Warns if others can access them. Creates a local table's folders only inside a
-    shared folder such as /tmp, where another user could create them first. Raises RunDirUnusable."""
+    """Creates the fleet's folders, and warns if others can access them. Also creates a local table's folders if their
+    parent is shared, like /tmp, because another user could create them first. Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -210,8 +208,8 @@ def make_folders(config: Config) -> None:
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """Returns the modes of folders that workers write to, except a folder like /tmp around a table. Raises
-    RunDirUnusable if a folder belongs to another user, or if all users can write to it."""
+    """Returns the modes of existing folders that workers write to, except a table's parent if it is shared, like /tmp.
+    Raises RunDirUnusable if a folder belongs to another user, or if all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}
@@ -225,8 +223,8 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 
 def check_code(config: Config) -> None:
-    """Checks who can change the handler, the transform and the configuration's folder. Raises RunDirUnusable or
-    ConfigError."""
+    """Checks that the handler, the transform and the configuration's folder are not world-writable, and as root that no
+    other user can change them. Raises RunDirUnusable or ConfigError."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():
@@ -250,10 +248,8 @@ def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:
 
 
 def _mode_of(setting: str, folder: Path) -> int | None:
-    """Returns the mode of a folder, or None if it is missing. Raises RunDirUnusable if another user owns the folder or
-    a link to it."""
     try:
-        for found in (folder.lstat(), folder.stat()):
+        for found in (folder.lstat(), folder.stat()):  # the owner of a link could change its target
             if found.st_uid not in (os.geteuid(), 0):
                 raise RunDirUnusable(
                     f"{folder} belongs to uid {found.st_uid}, who could replace its content: correct {setting}"
@@ -266,7 +262,7 @@ def _mode_of(setting: str, folder: Path) -> int | None:
 
 
 def _is_shared(folder: Path) -> bool:
-    """Whether all users may create files here, but only rename or remove their own, as in /tmp."""
+    # All users may create files here, but rename or remove only their own.
     with contextlib.suppress(OSError):
         return folder.stat().st_mode & (stat.S_IWOTH | stat.S_ISVTX) == stat.S_IWOTH | stat.S_ISVTX
     return False

@@ -99,10 +99,9 @@ class _Exporter:
             self._notify_ready()
 
     async def _reload(self) -> None:
-        """Applies the settings that can change at run time. If one is invalid, raises ConfigError and changes
-        nothing."""
         config = await asyncio.to_thread(self.reread)
         prepared = self.collectors.prepared(_wanted(config))
+        # If `access_of` or `use` raises ConfigError, nothing has changed yet.
         renewed = self.http.use(access_of(config.http, config.path.parent, others_may_read=True))
         logging.getLogger().setLevel(config.log.level)
         added, removed = _difference(config, self.config), _difference(self.config, config)

@@ -1,4 +1,4 @@
-"""The master's life: start, run until stopped, stop in order.
+"""Starts a master, runs it until it is stopped, and stops its parts in order.
 
 The master first stops the workers, while the socket still reports progress. After that it stops HTTP and the socket. If
 a task fails, the master ends with exit code 1.
@@ -41,10 +41,10 @@ def run(
     reread: Callable[[], Config] | None = None,
 ) -> int:
     """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop. Returns 1 if workers did not stop in
-    order, a part of the master failed, or a worker was given up and `workers.on_fatal` is `exit`.
+    order, a part of the master failed, or the supervisor gave up a worker and `workers.on_fatal` is `exit`.
 
-    The caller sets up logging. A second signal kills what is left. SIGHUP reloads, by default from `config_path` and
-    the environment. Raises StartError or ConfigError before anything starts.
+    The caller sets up logging. A second signal kills the remaining processes. SIGHUP reloads, by default from
+    `config_path` and the environment. Raises StartError or ConfigError before anything starts.
     """
     os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))
@@ -162,7 +162,6 @@ class Master:
                 return
 
     async def _reload(self, hangup: asyncio.Event) -> None:
-        """On each SIGHUP, runs the operation `reload` on behalf of the user who runs this process."""
         while True:
             await hangup.wait()
             hangup.clear()
@@ -173,8 +172,6 @@ class Master:
             notify("READY=1")
 
     async def _stop_workers(self, supervising: asyncio.Task[object], now: asyncio.Event) -> bool:
-        """Stops all workers, and returns whether they stopped in order. Returns False if a process survives SIGKILL, or
-        if a second signal makes the supervisor kill the workers."""
         if supervising.done():
             return True
         stopping = task(self._parts.supervisor.stop(), "stop")
@@ -189,7 +186,7 @@ class Master:
 
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
-    """Writes master.json and registers the fleet, and undoes this at the end. Raises RunDirUnusable."""
+    """Writes master.json and registers the fleet. Undoes both at the end. Raises RunDirUnusable."""
     path = config.fleet.run_dir / fleets.ABOUT_NAME
     about = {
         "pid": os.getpid(),

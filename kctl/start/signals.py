@@ -1,4 +1,4 @@
-"""Turns signals into events, and sets up tasks and the process, for `kctl start` and `kctl exporter`."""
+"""Signals, tasks and reports to systemd, for `kctl start` and `kctl exporter`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imports the configured handler and transform on trial, each in its own process."""
+"""Checks that the configured handler and transform can be imported, each in its own process."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ def check_transform(config: Config, timeout_seconds: float) -> None:
 
 
 def _check(kind: str, setting: str, name: str, config: Config, timeout_seconds: float) -> None:
-    """Imports `name` in its own process. Output goes to files, because a pipe would stay open if the code leaves a
-    process behind."""
     if not name:
         return
     what = f"{setting} {name!r}"
     words = kind, name, str(config.path.absolute().parent), str(timeout_seconds)
+    # Not pipes, which would stay open if the code leaves a process behind.
     with TemporaryFile() as answer, TemporaryFile() as output:
         process = subprocess.Popen(
             python_module("kctl_agent.user_code", *words),

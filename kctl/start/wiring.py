@@ -1,4 +1,4 @@
-"""The composition root: makes every part of a master once, and connects to the fleet's other hosts."""
+"""The composition root: makes each part of a master and passes it to the parts that need it."""
 
 from __future__ import annotations
 

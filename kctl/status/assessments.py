@@ -39,7 +39,7 @@ class AssessmentColumns:
 
 
 class Assessments(Sequence[Assessment]):
-    """Assessments of some partitions. Single assessments and reasons in words are made on demand."""
+    """The assessments of some partitions. Each is made, with its reason in words, when it is read."""
 
     __slots__ = ("_columns", "_rows")
 
@@ -80,7 +80,7 @@ class Assessments(Sequence[Assessment]):
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
-        """Returns the reason of the first of `rows`, with numbers of messages that are sums over all `rows`."""
+        """Returns the reason of the first of `rows`, but with numbers of messages summed over all `rows`."""
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 
@@ -149,8 +149,7 @@ def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable
 
 
 def _greatest(column: Reals, starts: NDArray[np.intp]) -> Reals:
-    """Returns the greatest known value of each group, or NaN if that is 0 and another value is unknown."""
-    known: Reals = np.fmax.reduceat(column, starts)
+    known: Reals = np.fmax.reduceat(column, starts)  # ignores unknown values
     return np.where(known > 0.0, known, np.maximum.reduceat(column, starts))
 
 
@@ -171,8 +170,8 @@ def _median(values: Reals) -> float:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest known time lag of the partitions that this host judges. If it is 0 and another lag is
-    unknown, returns None."""
+    """Returns the greatest known time lag of the partitions that this host judges. Returns None if it is 0 and
+    another is unknown, or if no partition is known."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]

@@ -1,4 +1,4 @@
-"""Assesses groups: keeps observations of partitions, and judges all partitions at each collection. Pure."""
+"""Keeps observations of partitions, and judges all partitions at each collection. Pure."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,8 @@ from kctl.status.words import NUMBERS, Status
 
 
 class Processed:
-    """For each partition, the timestamp of the last record that its worker stored. The timestamp is valid for a range
-    of committed offsets."""
+    """For each partition, the timestamp of the last record that its worker stored. The timestamp is valid while
+    the committed offset is between the two offsets of that report (committed offset and position)."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -35,8 +35,7 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Adds the workers' reports. If a partition has no report, its earlier timestamp stays until the committed
-        offset leaves the range."""
+        """Adds the workers' reports. Without a report, a partition keeps its earlier timestamp while that is valid."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -62,7 +61,7 @@ class Assessor:
     """Judges the partitions of groups. Not thread-safe. Forgets partitions that disappear."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
-        """`allowed_lag_of` returns, for a group's name, how many messages may remain without a problem."""
+        """`allowed_lag_of` takes a group's name and returns the lag that is not reported as a problem."""
         self._rules, self._allowed_lag_of = rules, allowed_lag_of
         self._names = Names({})
         self._allowed_lag: Ints = np.empty(0, np.int64)
@@ -123,8 +122,7 @@ class Assessor:
         seen.excuse(owners.is_in("paused") | owners.is_in("throttled") | owners.is_in("elsewhere"))
 
     def _begin_anew(self, reported: PartitionColumns) -> None:
-        """Restarts the observations of partitions whose lag is now counted from another place. They get or lose a
-        commit, or their lag becomes known or unknown without a commit."""
+        # If lag is now counted from another offset, earlier lags cannot be compared with it.
         seen = self._history
         has_commit, had_commit = reported.committed != ABSENT, seen.uncommitted == Uncommitted.COMMITTED
         is_lag_known, is_seen = reported.lag_from != ABSENT, ~np.isnan(seen.newest.at)
@@ -140,11 +138,10 @@ class Assessor:
 
 
 def _oldest(lag_seconds: Reals, stored: Ints | None, stored_seconds: Reals | None) -> Reals:
-    """Returns the age of the oldest unhandled message, in Kafka or the storage, or NaN if either age is unknown."""
     if stored is None or stored_seconds is None:
         return lag_seconds
     in_storage = np.where(stored == 0, 0.0, np.where(stored == ABSENT, np.nan, stored_seconds))
-    return np.maximum(lag_seconds, _rounded(in_storage))
+    return np.maximum(lag_seconds, _rounded(in_storage))  # NaN if either is unknown
 
 
 def _rounded(values: Reals) -> Reals:

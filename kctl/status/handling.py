@@ -1,5 +1,5 @@
-"""Finds problems of messages that have left Kafka: long waits, dead letters, a failing handler. Pure. Each finding is
-only `degraded`, because messages still flow."""
+"""Finds problems of messages that have left Kafka: long waits, dead letters, a failing handler. Pure. Each finding has
+the level `degraded`, because messages still flow."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
@@ -40,8 +40,8 @@ def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
 
 
 def tries(sinkers: Mapping[str, SinkerStats], storage: StorageReply) -> Iterator[Found]:
-    """Reports the handler if many tries of the last minute failed. Also reports it if a sinker's tries have all failed
-    for over 30 s and messages are pending."""
+    """Finds a failing handler: many tries of the last minute failed, or, while messages are pending, all tries of a
+    sinker for over 30 s."""
     count = sum(each.recent_tries or 0 for each in sinkers.values())
     failures = {name: stats.recent_failures or 0 for name, stats in sinkers.items()}
     failed = sum(failures.values())
@@ -86,7 +86,7 @@ def stored_words(storage: StorageReply) -> str | None:
 
 
 def late(unhandled: Unhandled, storage: StorageReply) -> Iterator[Found]:
-    """Reports a fleet whose oldest unhandled message is too old (`UnhandledTrend.seen`)."""
+    """Yields a finding if the fleet's oldest unhandled message is too old."""
     if unhandled.is_late:
         limit = f"the limit (status.oldest_limit) is {unhandled.limit_seconds:.0f} s"
         why = "; ".join(filter(None, (f"{_oldest(unhandled)}, {limit}", stored_words(storage))))

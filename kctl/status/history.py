@@ -110,7 +110,7 @@ class History:
         self.rows.choose(rows)
 
     def begin(self, rows: Rows, uncommitted: NDArray[np.int8], is_lag_known: Bools, committed_at: Reals) -> None:
-        """Forgets the observations of partitions. `committed_at` is when their first commit was seen, or NaN."""
+        """Restarts the observations of partitions. `committed_at` is when their first commit was seen, or NaN."""
         self._forget(rows)
         self.uncommitted[rows], self.is_lag_known[rows] = uncommitted, is_lag_known
         self.moved_at[rows] = committed_at
@@ -150,7 +150,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Measures the silence of partitions from their newest offsets, because no commits were expected before."""
+        """Restarts the measured silence of partitions whose reader was not expected to commit until now."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
@@ -163,7 +163,8 @@ class History:
     def caught_up_at(self) -> Reals:
         """Returns when the log end was last at or below the committed offset, or NaN if unknown.
 
-        All pending messages are newer. A time before the oldest observation is estimated from the pace of arrivals.
+        All pending messages have arrived since. A time before the oldest observation is estimated from the pace of
+        arrivals.
         """
         first_at, first_end = self.rows.at[0], self.rows.end[0]
         rows = np.flatnonzero((self.newest.lag > 0) & (first_end > self.newest.committed) & (self.rows.count > 0))
@@ -220,8 +221,6 @@ class History:
             self.rewind_at[every] = np.where(is_over, _UNKNOWN, self.rewind_at[every])
 
     def _learn(self, rows: Rows, silence_seconds: Reals) -> None:
-        """Learns the usual silence between commits. It is the second longest of eight, because the longest may be an
-        accident."""
         if not len(rows):
             return
         count = self._silence_count[rows]
@@ -234,7 +233,7 @@ class History:
             silence = column[every]
             second = np.maximum(second, np.minimum(longest, silence))
             longest = np.maximum(longest, silence)
-        self.cadence_seconds[every] = second
+        self.cadence_seconds[every] = second  # the longest may be an accident
 
     def _note_waiting(self, every: Rows | slice, new: SeenOffsets, is_waiting: Bools) -> None:
         since = self.waiting_since[every]

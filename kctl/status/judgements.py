@@ -76,8 +76,8 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
-        """Returns the reason of `row` in words. `others` are rows that include `row`. With `others`, numbers of
-        messages are sums over all of them."""
+        """Returns the reason of `row` in words. Pass `others`, which include `row`, to sum the numbers of messages over
+        them."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
         if others is not None:
             alike = others[self._reason[others] == reason]
@@ -209,8 +209,8 @@ class Held(IntEnum):
 
 
 class Hysteresis:
-    """The reported statuses of many partitions. A worse status is reported at once. A better status is reported only
-    once it has lasted, so that alerts do not flap."""
+    """The reported statuses of many partitions. A worse status is reported at once. Trouble ends only when a better
+    status has lasted, so that alerts do not flap."""
 
     def __init__(self, size: int) -> None:
         self.status = np.full(size, _NONE, np.int8)
@@ -221,11 +221,10 @@ class Hysteresis:
         self._better_since = rearranged(self._better_since, rows, np.nan)
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """Updates `status` to the judged statuses. Returns for each partition whether and why it keeps its old status.
+        """Updates `status` to the judged statuses. Returns whether and why each partition keeps its old one.
 
-        Trouble (`warn` and worse) gives way to `unknown` and `elsewhere` at once, and to a better status after
-        `hold_seconds`. If the partition `is_blind`, trouble gives way only to `elsewhere`, because missing observations
-        do not end trouble.
+        `unknown` and `elsewhere` replace trouble (`warn` and worse) at once, and a better status replaces it after
+        `hold_seconds`. Without recent observations (`is_blind`), only `elsewhere` replaces trouble.
         """
         held = np.zeros(len(judged), np.int8)
         is_here = judged != NUMBERS[Status.ELSEWHERE]

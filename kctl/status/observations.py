@@ -1,6 +1,6 @@
-"""Observed offsets of many partitions over time, in columns. Each partition has a window of 16 rows. Pure.
+"""Observed offsets of many partitions over time. Each partition has a window of 16 rows. Pure.
 
-With an object per row, the garbage collector would scan millions of objects again and again for 100,000 partitions.
+The rows are in columns: with an object per row, the garbage collector would scan millions of objects again and again.
 """
 
 from typing import Any
@@ -50,8 +50,9 @@ class Observations:
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds a row, observed at `at` (seconds), to each partition. `is_same`: the newest row has this `committed` and
-        `end`. `is_end_same`: it has this `end`. Of a run of equal rows, keeps only the first and the last."""
+        """Adds a row, observed at `at` (seconds), to each partition. `is_same` must be true where the newest row has
+        this `committed` and `end`, `is_end_same` where it has this `end`. Of equal rows in sequence, keeps only the
+        first and the last."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
@@ -126,5 +127,5 @@ def _highest(column: Ints) -> int:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """Returns `rows`, or a slice if these are all rows. Indexing with a slice does not copy."""
+    """Returns `rows`, or a slice if these are all rows, because indexing with a slice does not copy."""
     return slice(None) if len(rows) == size else rows

@@ -50,8 +50,8 @@ class Owners:
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
-        """Makes columns from the owner of each partition. With `spread`, `owners` has one owner per group, and `spread`
-        turns a column of groups into a column of partitions. `owners` may repeat an object."""
+        """Makes columns from the owner of each partition. If `owners` has one owner per group, pass `spread`, which
+        turns a column of groups into a column of partitions."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]
         numbers = {each: number for number, each in enumerate(distinct)}
@@ -88,5 +88,5 @@ class Owners:
         return np.array(of_owners, np.bool_)[self._numbers]
 
     def seconds(self, name: str) -> Reals:
-        """Returns a field of all owners, such as `trigger_seconds`, with NaN for an unknown value."""
+        """Returns a field of each partition's owner, such as `trigger_seconds`; NaN if unknown."""
         return np.array([getattr(each, name) for each in self._owners], np.float64)[self._numbers]

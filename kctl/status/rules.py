@@ -53,7 +53,7 @@ class StatusRules:
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """Returns how many messages may remain, by the first `PATTERN=MESSAGES` that matches `group`, or else 0."""
+    """Returns the lag of a group that is no problem: that of the first matching `PATTERN=MESSAGES`, or else 0."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
@@ -92,8 +92,6 @@ class _Case(NamedTuple):
     limit: Reals  # how long messages may be pending without a commit
 
     def quiet(self, rows: Rows) -> Reals:
-        """Returns how long the consumer had been silent at its newest offsets, not counting time without
-        observations."""
         quiet = self.seen.newest.at[rows] - self.seen.waiting_since[rows]
         return np.where(np.isnan(quiet), 0.0, quiet)
 
@@ -105,8 +103,8 @@ _Rule = Callable[[_Case, Rows, Judgements], Bools]
 def judge(
     seen: History, owners: Owners, rules: StatusRules, allowed_lag: Ints, now: float, stored: Ints | None = None
 ) -> Judgements:
-    """Judges each partition at `now` by the first matching rule, without hysteresis. `stored` has each partition's
-    messages in the storage, or is None without a storage."""
+    """Judges each partition at `now` by the first matching rule, without hysteresis. `stored` counts each partition's
+    messages in the storage, and is None without a storage."""
     cycle, lag = cycle_seconds(seen, owners), seen.newest.lag
     limit = _normal_silence(seen, owners, rules, cycle)
     case = _Case(seen, owners, rules, allowed_lag, now, cycle, span_seconds(cycle, rules), lag, limit)
@@ -119,8 +117,7 @@ def judge(
 
 
 def _normal_silence(seen: History, owners: Owners, rules: StatusRules, cycle: Reals) -> Reals:
-    """Returns how long messages may be pending without a commit: three cycles, but at most one cycle plus
-    `batch_limit_seconds`. So a trigger of an hour does not delay a warning by three hours."""
+    # With a trigger of an hour, a warning must not be three hours late.
     limit = np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_SILENCE * cycle, cycle + rules.batch_limit_seconds))
     is_learned = ~np.isnan(owners.seconds("trigger_seconds")) | ~np.isnan(seen.cadence_seconds)
     unlearned = np.where(owners.has_no_members, 0.0, rules.batch_limit_seconds)
@@ -170,7 +167,6 @@ def _overtaken(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds partitions where each removal of old messages brings the log start nearer to the committed offset."""
     seen = case.seen
     fits: Bools = (case.lag[rows] > case.allowed_lag[rows]) & ~np.isnan(seen.removed_at[0, rows])
     if not fits.any():
@@ -181,7 +177,8 @@ def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
     seconds, removed, read = at[1] - at[0], start[1] - start[0], committed[1] - committed[0]
     horizon = np.maximum(_SOON_SECONDS, seconds)
     above = seen.newest.committed[these] - seen.start[these]
-    # If a removal is larger than the lag, the log is short and the consumer keeps up.
+    # Each removal must bring the log start nearer to the committed offset. If a removal is larger than the lag, the log
+    # is short and the consumer keeps up.
     is_near = (removed > read) & (case.lag[these] > removed) & (seen.newest.at[these] - at[1] <= horizon)
     with np.errstate(divide="ignore", invalid="ignore"):
         left = np.maximum(above / removed, (committed[1] - start[1]) / (removed - read)) * seconds
@@ -249,9 +246,8 @@ def _rewound(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
-    """Finds rising lag. Looks first at the window, then at longer and longer times, as far back as observations reach.
-    A consumer that is slightly too slow is found late, because the rise must exceed the growth of lag between two
-    commits."""
+    # Looks first at the window, then at longer and longer times. A consumer that is slightly too slow is found late,
+    # because the rise must exceed the growth of lag between two commits.
     seen, fits = case.seen, np.zeros(len(rows), np.bool_)
     [left] = np.nonzero(seen.left_over[rows] > 0)
     cycle = np.maximum(np.maximum(case.cycle[rows], seen.interval_seconds[rows]), 1.0)
@@ -280,8 +276,6 @@ def _rising(case: _Case, rows: Rows, found: Judgements) -> Bools:
 
 
 def _rise(case: _Case, rows: Rows, first: Numbers, began: Reals, least: Reals) -> tuple[Bools, Ints]:
-    """Returns whether the lag rises, and the least lag in the first half of the window. A rising lag stayed above the
-    allowed lag, has clearly grown from the first half to the second, and still grows."""
     # Compares halves, so that one dip does not hide a growing lag, and a burst that is being worked off does not look
     # like one. Compares lag right after commits, because every lag grows between commits.
     seen, kept = case.seen, case.seen.rows

@@ -30,7 +30,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """Returns the age of the oldest message in the storage: 0 without messages or for a table, None if unknown."""
+    """Returns the age of the oldest message in the storage: 0 if it is empty or a table, None if unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -45,17 +45,15 @@ def older(*ages: float | None) -> float | None:
 
 
 def limit_seconds(configured: float, cycle_seconds: float) -> float:
-    """Returns `configured`. If that is 0, returns a limit derived from the usual cycle."""
+    """Returns `configured`. If that is 0, returns three cycles, but at least 60 s."""
     return configured or max(_LEAST_LIMIT_SECONDS, _CYCLES * cycle_seconds)
 
 
 class UnhandledTrend:
     """Judges the age of the oldest unhandled message over time.
 
-    The age grows by a second per second, and drops with each commit. So lows are compared. A low is the lowest age in
-    the last two windows of one cycle each. The age counts as falling once the low is two window lengths below the
-    highest low of `_MEMORY` windows. The fall ends once the low has risen by a window length, or has fallen too slowly
-    for `_MEMORY` windows.
+    The age grows by a second per second, and drops with each commit. So the trend compares only the lowest ages of
+    windows, each as long as a cycle.
     """
 
     def __init__(self, hold_seconds: float) -> None:
@@ -93,6 +91,8 @@ class UnhandledTrend:
         if now - self._window_began >= window:
             self._last_low, self._window_began, self._low = self._low, now, inf
         self._low = min(self._low, seconds)
+        # A fall begins when the low is two window lengths below the highest low of `_MEMORY` windows. It ends when the
+        # low has risen by a window length, or has fallen too slowly for `_MEMORY` windows.
         low, passed = min(self._low, self._last_low), now - self._turned_at
         fell = self._turn - low
         if self._is_falling:
