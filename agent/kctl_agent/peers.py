@@ -1,8 +1,7 @@
 """Finds the user who owns a local TCP socket by asking the kernel. Linux and standard library only.
 
-An address or port does not identify a user. Any user may connect from loopback, or listen on a port that another
-process has left. sock_diag(7) finds a socket by its addresses in constant time. Reading `/proc/net/tcp` takes 25 ms to
-3 s with 18,000 sockets.
+An address does not identify a user: any user may connect from loopback, or listen on a port that another process has
+left. This module uses sock_diag(7), because reading `/proc/net/tcp` takes 25 ms to 3 s with 18,000 sockets.
 """
 
 import errno
@@ -25,17 +24,17 @@ _MAPPED: Final = b"\0" * 10 + b"\xff\xff"
 
 
 def owner_of_listener(address: str, port: int) -> int | None:
-    """Returns the uid of the listening process, or None if there is none. Raises OSError if owners are hidden."""
+    """Returns the uid of the listening process, or None if there is none. Raises OSError if the query fails."""
     return _owner((address, port), ("::" if ":" in address else "0.0.0.0", 0), _LISTEN)  # noqa: S104
 
 
 def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
-    """Returns the uid of a local connection's peer, or None if it has closed. Raises OSError if owners are hidden."""
+    """Returns the uid of a local connection's peer, or None if it has closed. Raises OSError if the query fails."""
     return _owner(theirs, ours, _ESTABLISHED)
 
 
 def are_shown() -> bool:
-    """Returns whether the kernel shows owners. Without the module `tcp_diag`, the kernel finds no socket."""
+    """Returns whether owners can be found on this host. Without its module `tcp_diag`, the kernel finds no socket."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as peer:
         peer.connect(server.getsockname())
         with server.accept()[0] as accepted:

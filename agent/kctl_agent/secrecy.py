@@ -1,4 +1,4 @@
-"""Secrets: which settings are secret, and a check that files with secrets are not open to every user."""
+"""Names of secret settings, and a check that a file with a secret is not open to every user."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ def read_private(path: Path) -> str:
 
 
 def check_private(path: Path) -> None:
-    """Checks who has access to a file that OpenSSL or Java reads. Raises OSError as `read_private` does."""
+    """Checks a secret file that OpenSSL or Java will read. Raises OSError, for example if all users have access."""
     _judge(path.stat(), path)
 
 

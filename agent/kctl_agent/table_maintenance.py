@@ -1,4 +1,4 @@
-"""Maintains a lake's tables, started by the master at quiet times. Takes settings on stdin and prints one line."""
+"""Compacts and cleans a lake's tables. The master runs it at quiet times, with settings on stdin, and gets one line."""
 
 import json
 import os

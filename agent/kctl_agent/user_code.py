@@ -1,8 +1,8 @@
-"""`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: imports a handler or transform as the worker or sinker
-will, for `kctl config check`. KIND is `handler`, `transform`, `batch_transform` or `typed_transform`.
+"""`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: tries to import a handler or transform.
 
-Prints an error, or an empty line. The code's output goes to stderr, and so does its stack if it hangs. If Java is
-installed, a transform other than a `typed_transform` is also called with no records.
+For `kctl config check`. KIND is `handler`, `transform`, `batch_transform` or `typed_transform`. Prints an error, or an
+empty line. The code's output goes to stderr. After SECONDS, the process prints its stacks there and exits with 1. If
+Java is installed, a transform other than a `typed_transform` is also called with no records.
 """
 
 import faulthandler

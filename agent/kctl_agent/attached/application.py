@@ -1,7 +1,7 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-Polls Spark every second. A listener would need a port in the application, and Spark drops the events of a slow listener
-(sparkMeasure #7). Needs PySpark 3.4 or newer and kafka-python.
+Polls Spark every second, because a listener would need a port in the application, and Spark drops the events of a slow
+listener (sparkMeasure #7). Needs PySpark 3.4 or newer and kafka-python.
 """
 
 import atexit
@@ -73,7 +73,6 @@ class Queries:
             self._progressed(query, json.loads(progress, parse_constant=lambda _: None))  # a rate over no time
 
     def _progressed(self, query: _Query, progress: Mapping[str, Any]) -> None:
-        """Counts the last batch and any batches missed before it. Offsets give the rows of missed batches."""
         batch_id = progress.get("batchId")
         if batch_id is None or (query.batch_id is not None and batch_id <= query.batch_id):
             return
@@ -85,6 +84,7 @@ class Queries:
         query.seconds = None if duration is None else duration / 1000
         query.rows = progress.get("numInputRows")
         query.rows_per_second = progress.get("processedRowsPerSecond")
+        # Batches between two polls have no report: the distance of the offsets includes their rows.
         query.rows_total += max(passed, query.rows or 0) if missed else query.rows or 0
         query.batches_total += 1 + missed
         query.positions.update(ends)
@@ -107,7 +107,7 @@ class Queries:
         return is_new
 
     def positions(self) -> dict[Partition, int]:
-        """Returns where each query's last finished batch ended, with the lowest offset if queries share a partition."""
+        """Returns where the last finished batch ended. If queries share a partition, the lowest of their offsets."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():
@@ -240,11 +240,10 @@ class Attached:
                 self._server.publish(self._queries.snapshot(time.monotonic()))
 
     def _quietly(self, step: Callable[[], None]) -> bool:
-        """Runs a step and returns whether it succeeded. Logs its errors, which never reach the application."""
         try:
             step()
             return True
-        except Exception as error:
+        except Exception as error:  # an error must never reach the application
             text = _sentence(error, step.__name__.strip("_"), self._settings or {})
             if self._queries.failed(text):
                 _LOG.warning("kctl: %s", text)

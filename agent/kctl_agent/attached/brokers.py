@@ -1,4 +1,4 @@
-"""The brokers of an application's queries: how to connect to them, their log offsets, and commits to a shadow group."""
+"""Connects to the brokers of an application's queries, reads log offsets, and commits how far the queries have read."""
 
 import json
 import re
@@ -56,8 +56,8 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
-    """Returns the queries that read another cluster than `own`, a list of servers. Lists with a common server are one
-    cluster. If all queries have one list, returns no query, because `own` may be other addresses of their cluster."""
+    """Returns the ids of the queries that read another cluster than `own`, a list of servers. Lists that share a server
+    mean one cluster. If all queries have the same list, `own` may be other addresses of their cluster: returns none."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -114,8 +114,8 @@ _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 
 
 class ShadowGroup:
-    """A consumer group without members. Its committed offsets show ordinary tools how far an application has read.
-    Spark itself does not commit offsets. For one thread."""
+    """A consumer group without members, to which kctl commits how far an application has read, because Spark does not.
+    So ordinary tools can show the application's lag. For one thread."""
 
     def __init__(self, admin: Any, group: str) -> None:
         self._admin = admin

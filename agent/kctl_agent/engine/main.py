@@ -1,5 +1,4 @@
-"""An engine's process: `python -m kctl_agent.engine` (see `process.bootstrap`). The agent's socket opens before Java
-starts. Workers request a gateway over this socket."""
+"""An engine's process, `python -m kctl_agent.engine`. Workers ask its agent for a gateway into the JVM."""
 
 from __future__ import annotations
 
@@ -62,7 +61,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Opens a gateway for a worker, and closes its predecessor's gateway. Raises OSError, OverflowError."""
+        """Opens a gateway for a worker, and closes that of its former process. Raises OSError, OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -106,7 +105,7 @@ class Guests:
         return not self._guests
 
     def close(self) -> None:
-        """Stops watching the workers. Their ports stay reserved until this process ends."""
+        """Stops watching the workers. The ports reserved for them stay reserved until this process ends."""
         for guest in self._guests.values():
             os.close(guest.descriptor)
 
@@ -143,7 +142,7 @@ def _free(guest: _Guest) -> None:
 
 
 def _remove_listener(guest: _Guest) -> None:
-    """Removes the session's event bus from the listeners of Spark's context, because Spark never does."""
+    # Spark never removes a session's event bus from the listeners of its context.
     streams = guest.session.streams()
     field = streams.getClass().getDeclaredField("listenerBus")
     field.setAccessible(True)

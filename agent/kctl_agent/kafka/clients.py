@@ -1,11 +1,11 @@
-"""Clean-up that clients of kafka-python 3.0.12 do not do themselves."""
+"""Works around defects of kafka-python 3.0.12."""
 
 from collections.abc import Callable
 from typing import Any
 
 
 def opened(kind: Any, **settings: Any) -> Any:
-    """Makes a client. If no broker answers, ends the I/O thread that kafka-python's constructor leaves running."""
+    """Makes a client. After an error, ends the I/O thread that kafka-python's constructor leaves running."""
     client = kind.__new__(kind)
     try:
         client.__init__(**settings)
@@ -17,35 +17,30 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Forgets coordinators, because `KafkaAdminClient` keeps a dead one for ever. Call it after a failed request."""
+    """Forgets known coordinators. Call this after a failed request: `KafkaAdminClient` keeps a dead one for ever."""
     admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - see above
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """Resumes a join that outlasts a poll. Call this before each poll, because kafka-python 3.0.12 can forget the join:
-
-    - New metadata caused the join, and this member is the leader. Once it has computed the assignment, `need_rejoin` is
-      false, so its next poll does not await the join's result. Heartbeats stay off, so the group evicts the leader,
-      which never rejoins.
-    - The join ends between two polls. The next poll ignores the result and starts another join, so all members rejoin.
-      Two members that poll rarely can make each other rejoin for ever, and neither reads.
-    """
+    """Resumes a join that takes longer than a poll, which kafka-python can forget. Call this before each poll."""
     from kafka.coordinator.base import MemberState
 
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
     if consumer.group_metadata().state != MemberState.REBALANCING:
         return
+    # If new metadata caused the join, `need_rejoin` is false once the leader has computed the assignment. Its next poll
+    # would not await the join. Heartbeats are off meanwhile, so the group would evict the leader, which never rejoins.
     if not coordinator.need_rejoin():
         coordinator.request_rejoin()
+    # If the join has ended since the last poll, the next poll would start another one, so all members rejoin. Two
+    # members that poll rarely could make each other rejoin for ever.
     join = coordinator._join_task  # noqa: SLF001
     if join is not None and join.is_done and join.exception is None:
         coordinator._join_task = _EndedJoin(join.value)  # noqa: SLF001
 
 
 class _EndedJoin:
-    """An ended join that counts as running, because `BaseCoordinator.join_group_async` would replace an ended one."""
-
-    is_done = False
+    is_done = False  # although it has ended: `BaseCoordinator.join_group_async` would replace an ended join
 
     def __init__(self, value: Any) -> None:
         self._value = value

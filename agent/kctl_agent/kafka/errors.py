@@ -30,7 +30,7 @@ _ADVICE: Final = (
 
 
 def describe(error: BaseException, what: str, servers: str) -> str:
-    """Describes in one sentence what failed, why, where and what to do. `servers` are the bootstrap servers."""
+    """Describes in one sentence that `what` failed, why, at which bootstrap `servers`, and what to do."""
     classes = {each.__name__ for each in type(error).__mro__}
     if not classes.isdisjoint(_TIMEOUTS):
         where = f"the Kafka brokers at {servers}"

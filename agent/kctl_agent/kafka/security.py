@@ -72,8 +72,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Returns options of Spark's Java client. They contain the text of the key and certificate, because the client
-    cannot read two files (KIP-651). The client never logs this text."""
+    """Returns options of Spark's Java client. They contain the texts of key and certificate, because the client
+    cannot read them from two files (KIP-651). The client never logs these texts."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {
@@ -108,5 +108,5 @@ def _jaas(security: Security) -> str:
 
 
 def _quoted(text: str | None) -> str:
-    """Quotes a text for JAAS by StreamTokenizer's rules."""
+    # JAAS reads the text with Java's StreamTokenizer.
     return '"' + (text or "").replace("\\", "\\\\").replace('"', '\\"') + '"'

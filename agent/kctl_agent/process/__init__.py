@@ -1,1 +1,1 @@
-"""The process around a worker, a sinker or an engine. An attached application never imports this package."""
+"""The process around a worker, a sinker or an engine: start, end, outages and statistics."""

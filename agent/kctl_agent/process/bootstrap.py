@@ -65,7 +65,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Starts the agent, runs `serve` and returns its exit code. After an error, returns EX_CONFIG or 1."""
+    """Starts the agent, runs `serve` and returns its exit code, or EX_CONFIG or 1 after an error."""
     sys.setswitchinterval(_SWITCH_SECONDS)
     os.umask(_PRIVATE)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C

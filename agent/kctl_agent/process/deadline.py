@@ -25,6 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether a step of up to `seconds` may begin. That much time must be left, or half of the whole time."""
+    """Returns whether a step of up to `seconds` may begin: that much time, or half of `begin`'s time, must be left."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

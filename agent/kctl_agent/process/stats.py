@@ -79,8 +79,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records a trouble of a part. `why` is shown as the last error until `works` is called for the part. A grave
-        trouble is shown at once, any other after `GRACE_SECONDS`."""
+        """Records that a part, such as `count`, fails. `why` is the last error until `works` is called for this part.
+        It is shown at once if `is_grave`, otherwise after `GRACE_SECONDS`."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -149,10 +149,9 @@ class ProcessStats(ABC):
             self._publish()
 
     def _publish(self) -> None:
-        """Publishes a snapshot. If a bug ended this thread, the last snapshot would seem current."""
         try:
             self._last = self._snapshot()
-        except Exception as error:
+        except Exception as error:  # if a bug ended this thread, the last snapshot would seem current
             text = f"its stats cannot be collected: {type(error).__name__}: {error}"
             if self._last.worker.last_error != text:
                 self._log.error("%s", text, exc_info=error)
@@ -161,7 +160,7 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Counts the storage's contents in a thread. If the storage hangs, snapshots continue and the count's age grows."""
+    """Adds the storage's counts. A thread of its own counts, so if the storage hangs, snapshots show an older count."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)
@@ -233,7 +232,7 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        """Counts recent dead letters, which costs a query."""
+        # This costs a query.
         if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()
@@ -302,6 +301,6 @@ def counted(identity: str, stats: StorageStats | TableStats) -> StorageReply:
 
 
 def _resident_bytes() -> int:
-    """Returns the memory of this Python process, proc_pid_statm(5) field 2. The supervisor adds the memory of a JVM."""
+    # proc_pid_statm(5) field 2. The supervisor adds the memory of a JVM.
     with open("/proc/self/statm") as statm:
         return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -16,8 +16,8 @@ _PR_SET_PDEATHSIG = 1
 
 
 class StopRequest:
-    """A flag for signal handlers and threads. A signal handler that sets a `threading.Event` can deadlock with the
-    `wait` that it interrupts."""
+    """A flag that signal handlers and threads may set. With a `threading.Event`, a signal handler could deadlock with
+    the `wait` that it interrupts."""
 
     def __init__(self) -> None:
         self._reader, self._writer = os.pipe()
@@ -40,15 +40,12 @@ class StopRequest:
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Calls `stop`, from another thread or a signal handler, when the master is gone. Call this in the main thread.
-
-    The end of stdin shows that the master has ended. If another process has inherited the pipe, stdin does not end. So
-    the kernel also sends SIGTERM (PR_SET_PDEATHSIG) when the thread that started this process ends. Masters therefore
-    start processes from the main thread. The master sends SIGABRT to a hung process, which writes all stacks to stderr.
-    """
-    faulthandler.enable(all_threads=True)
+    """Calls `stop`, from another thread or a signal handler, when the master is gone, or at SIGTERM. Call this in the
+    main thread. A master must start processes from its main thread, because `stop` is called when that thread ends."""
+    faulthandler.enable(all_threads=True)  # the master sends SIGABRT to a hung process
     signal.signal(signal.SIGTERM, lambda *_: stop())
     parent = os.getppid()
+    # Stdin does not end with the master if another process has inherited the pipe.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # it died in between
         stop()

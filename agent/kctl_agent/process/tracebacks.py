@@ -49,7 +49,7 @@ def indented(sentence: str, trace: str) -> str:
 
 
 def plain(text: str) -> str:
-    """Escapes lone surrogates, which file names may contain. They would break log, storage and reply."""
+    """Escapes lone surrogates, which a file name may contain and UTF-8 cannot encode."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 

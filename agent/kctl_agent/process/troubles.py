@@ -30,7 +30,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records a trouble and returns whether to log it now. Each trouble is logged once, after `grace_seconds`."""
+        """Records a trouble, and returns True once it is to be logged. `now` is monotonic, `at` is in Unix seconds."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:
@@ -44,7 +44,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the engine's outage, as it may have caused other outages. Without one, returns the oldest outage."""
+        """Returns the engine's outage, because it may have caused the others, or else the oldest outage."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 

@@ -50,8 +50,8 @@ class RecentDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """A storage's messages by state, and its size. For several storages, `free_bytes` is the lowest value. Each other
-    number is the sum, or None if one value is unknown."""
+    """A storage's messages by state, and its size. For several storages, `free_bytes` is the lowest value, and ages are
+    the highest. Each other number is the sum, or None if one value is unknown."""
 
     storage: str | None = optional()
     """Identity of the storage, equal for workers that share it; None for several."""

@@ -13,7 +13,7 @@ _PLAIN_NAMES: Final = frozenset({"None", "str", "int", "float", "bool"})
 
 
 def renamed(kind: type, attribute: str, name: str) -> None:
-    """Gives a field a JSON name that is a Python keyword. msgspec can do this only in its own types."""
+    """Gives a field a JSON name that is a Python keyword."""
     declared: Any = kind
     found = declared.__dataclass_fields__
     found[attribute].name = name
@@ -99,14 +99,13 @@ def _list_encoded(value: Sequence[Any], older_by: float) -> list[Any]:
 
 
 def _fields_encoder(shape: _Shape) -> _Encoder:
-    """Compiles an encoder with the fields written out. A loop over the fields takes three times as long."""
-
     def part(name: str) -> str:
         own = f"getattr(v, {name!r})" if iskeyword(name) else f"v.{name}"
         if name in shape.nested:
             return f"encoded({own}, o)"
         return f"None if {own} is None else {own} + o" if name in shape.ages else own
 
+    # A loop over the fields would take three times as long.
     written = ", ".join(f"{name!r}: {part(name)}" for name in shape.names)
     encode: _Encoder = eval(f"lambda v, o: {{{written}}}", {"encoded": encoded})  # noqa: S307 - of names in our code
     return partial(_without_absent, encode, shape.left_out) if shape.left_out else encode

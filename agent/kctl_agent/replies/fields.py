@@ -1,5 +1,4 @@
-"""Declares fields of replies: their encoding, their column of the command line and their metric. `TopicPartition` is
-here so that the command line can import it without the replies."""
+"""Declares fields of replies: their encoding, their column in the command line's tables, and their metric."""
 
 from __future__ import annotations
 
@@ -7,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 
+# Here, so that the command line can import it without the replies.
 @dataclass(frozen=True, slots=True)
 class TopicPartition:
     """A partition of Kafka."""
@@ -35,7 +35,7 @@ def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
 
 
 def age(*metric: Any) -> Any:
-    """Declares a duration in seconds, which grows while a reply is kept."""
+    """Declares a duration in seconds. If a reply is sent later, `encoded` adds the reply's own age."""
     return value(*metric, is_age=True)
 
 

@@ -39,8 +39,8 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Returns the lag from the committed offset to the end, or None if an offset is unknown. As in the master, the lag
-    without a commit counts from the log start (`earliest`) or the position (`latest`)."""
+    """Returns the lag from the committed offset to the end, or None if an offset is unknown. Without a commit, the lag
+    counts from the log start if `reset` is `earliest`, otherwise from the position."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position

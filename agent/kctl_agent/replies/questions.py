@@ -1,5 +1,7 @@
-"""Declares the questions to a fleet's processes once, for agents (`getXxx`), the master (`onXxx`), HTTP and `kctl rpc`.
-Types and functions are given by name, so that a command imports only what it needs."""
+"""Declares the questions that a fleet's processes answer: for agents (`getXxx`), the master (`onXxx`), HTTP and RPC.
+
+Questions change nothing. They name types and functions, so that a command imports only what it needs.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ _REDUCERS = "kctl.reduce.base"
 
 
 class Question(NamedTuple):
-    """A question. With a `key` and without a `reducer`, the answer joins the rows of all replies. Of rows with equal
-    keys, it keeps the newest."""
+    """A question, and how the master combines the replies. Without a `reducer`, its answer has the rows of all replies,
+    but only the newest of rows with the same `key`."""
 
     title: str
     summary: str
@@ -45,7 +47,7 @@ class Question(NamedTuple):
 
 
 def named(path: str) -> Any:
-    """Imports an object. `path` comes from the table of questions, never from a request."""
+    """Imports the type or function that a Question names. Never pass a `path` from a request."""
     module, _, name = path.rpartition(".")
     return getattr(import_module(module), name)
 

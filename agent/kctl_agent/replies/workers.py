@@ -1,7 +1,4 @@
-"""`workers`: what a worker, sinker, engine or attached application is doing.
-
-Each dataclass has a docstring. Python would otherwise make one from the signature, which slows every `kctl status`.
-"""
+"""`workers`: what a worker, sinker, engine or attached application is doing."""
 
 from __future__ import annotations
 
@@ -14,6 +11,8 @@ from kctl_agent.replies.fields import age, counter, optional, value
 
 Outside: TypeAlias = Literal["brokers", "storage", "registry", "engine", "disk"]
 """A process depends on these external systems and cannot restore them."""
+
+# Without a docstring, a dataclass makes one from its signature, which slows every `kctl status`.
 
 
 @dataclass(frozen=True, slots=True)

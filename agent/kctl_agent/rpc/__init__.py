@@ -1,1 +1,1 @@
-"""Questions and operations over a Unix socket: bytes (`wire`), frames (`messages`), an agent's commands and server."""
+"""Questions and operations over a Unix socket, and the agent that answers them."""

@@ -1,7 +1,7 @@
 """The commands of an agent: name, answer function, and what `describe` shows of each.
 
-An agent answers a question from the last snapshot, with current ages. Only `ping` proves that the agent answers. A
-successful connect does not. An operation is accepted at once. `operation` shows its outcome, and `cancel` drops it.
+An agent answers a question from the last snapshot, with current ages. It accepts an operation at once, and another
+thread runs it. `operation` returns the outcome, and `cancel` drops an operation that has not begun.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ LOG_LEVEL = AgentCommand("log_level", _set_log_level, "set the log level from no
 
 
 def _stacks(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject:
-    """Returns one text per thread, innermost call last. Omits values of variables, which may contain messages."""
+    # Without values of variables, because they may contain messages.
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     threads = [
         {
@@ -137,6 +137,7 @@ def _lag(snapshot: Snapshot, now: float) -> int | None:
     return total if partitions else None
 
 
+# Only a ping proves that an agent answers: the kernel accepts connections even if the agent hangs.
 PING = AgentCommand("ping", _ping, QUESTIONS["ping"].summary, deadline_ms=1000)
 
 
@@ -152,7 +153,7 @@ _UNTIL: Final = Param(
 
 
 class AgentOperation:
-    """An operation on an agent: a frozen dataclass whose fields are its parameters."""
+    """An operation: a frozen dataclass whose fields are the parameters. `describe` shows the docstring's first line."""
 
     __slots__ = ()
     rpc: ClassVar[str]

@@ -1,5 +1,7 @@
-"""The meaning of frames: `Request`, replies, names of methods on the wire. Unknown fields are ignored, because a newer
-peer may send them. A known field with a wrong value is rejected."""
+"""Requests and replies as JSON objects, and names of methods.
+
+Unknown fields are ignored, because a newer peer may send them. A known field with a wrong value is rejected.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ MAX_ID_LENGTH: Final = 128
 
 
 class Role(IntEnum):
-    """The sender of a request: an external caller, such as the CLI, or the master."""
+    """The sender of a request: either the master, or an external caller such as the CLI."""
 
     EXTERNAL = 0
     MASTER = 1
@@ -37,7 +39,7 @@ def _camel(rpc: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A question or an operation. `deadline_ms` counts from sending."""
+    """A question or an operation. `deadline_ms` counts from when it is sent."""
 
     role: Role
     rpc: str
@@ -66,7 +68,7 @@ class Request:
 
 
 def check_request(frame: JsonObject) -> None:
-    """Checks a frame without making a `Request`, because this is the hot path."""
+    """Checks a frame as `Request.parse` does, but faster, because it makes no `Request`. Raises BadRequest."""
     get = frame.get
     version, role, id_, deadline_ms = get("v", PROTOCOL_VERSION), get("role"), get("id"), get("deadline_ms")
     if version != PROTOCOL_VERSION or type(version) is not int:
@@ -108,7 +110,7 @@ class PublicError(Protocol):
 
 
 def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
-    """Makes the reply that reports an error. The error's message must be fit to leave the process."""
+    """Makes the reply that reports an error. The peer gets the error's message, so it must not reveal internals."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
 

@@ -1,7 +1,7 @@
 """Operations on a running process. The agent's thread accepts them, and the thread that owns the work executes them.
 
-So the agent's thread never touches a consumer, a Spark session or a storage. The caller asks later for the outcome, by
-the operation's id.
+So the agent's thread never uses a consumer, a Spark session or a storage. The caller asks for the outcome later, by the
+operation's id.
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class Inbox:
         self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Accepts an operation, unless `first` raises. Ignores an operation with a known id, because its request was
-        repeated or was cancelled before it arrived."""
+        """Runs `first` and accepts an operation, unless `first` raises. Ignores an operation with a known id: it was
+        repeated, or cancelled before it arrived."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -112,7 +112,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Begins an operation, or returns its outcome if it was cancelled or is too late."""
+        """Marks an operation as running, or returns its outcome if it was cancelled or is too late."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:
@@ -120,7 +120,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Cancels an operation. Returns its outcome: `running` if it has begun, `unknown` if never accepted here."""
+        """Cancels an operation that has not begun, and returns its outcome: `unknown` if it has not arrived yet."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":

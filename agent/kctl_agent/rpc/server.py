@@ -1,5 +1,8 @@
-"""The agent's socket: one daemon thread, one epoll loop, bounded connections. As a guest in other processes, it needs
-only the standard library. It does not fork, and does not change signal handlers or the umask."""
+"""The agent's socket, served by one daemon thread.
+
+It also runs in users' applications. So it needs only the standard library, does not fork, and does not change signal
+handlers or the umask.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,8 @@ _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own ide
 
 class AcceptedConnection:
     """An accepted socket, whose replies are sent in the order of requests. The server drops it if `on_event` returns
-    False, or at `deadline` (monotonic). Its memory is limited to one request, one receive, one batch of replies and the
-    reply that overfilled the batch."""
+    False, or at `deadline` (monotonic). Keeps at most an incomplete request, what one `recv` returned, and a batch of
+    replies, whose last one may exceed the limit."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_server", "_waiting", "deadline", "fd", "socket")
 
@@ -77,6 +80,7 @@ class AcceptedConnection:
                 server.faults.note(f"a malformed frame ({decoder.error.code})")
                 return self.refuse(decoder.error, now)
             self._advance(now)
+        # An incomplete frame's time-out counts from its first byte, so more bytes of it do not extend the deadline.
         if not self._out and (frames or not had_half):
             self._wait_for_more(now)
         return True
@@ -104,7 +108,6 @@ class AcceptedConnection:
         return self._advance(now)
 
     def _wait_for_more(self, now: float) -> None:
-        """Sets the deadline: the idle time-out, or inside a frame, the frame time-out from its first byte."""
         server = self._server
         is_idle = self._decoder.at_boundary
         self.deadline = now + (server.idle_timeout_seconds if is_idle else server.frame_timeout_seconds)
@@ -207,7 +210,7 @@ class AgentServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops serving and removes the socket if it is ours. Idempotent. For any thread except the server's."""
+        """Stops serving and removes the socket's file. Idempotent. For any thread except the server's."""
         with _FORK_LOCK:
             thread = self._thread
             if thread is None:  # never started, or inherited by a fork
@@ -296,8 +299,8 @@ class AgentServer:
         return is_there and len(self._connections) <= self.max_connections + _LINGER_SLOTS
 
     def _pause_accepting(self, now: float) -> None:
-        """Stops accepting until the next sweep. The listener stays readable, so the loop would spin."""
         self.faults.note("no descriptor or memory for another connection")
+        # Until the next sweep. The listener stays readable, so the loop would spin.
         self.epoll.modify(self._bound.socket.fileno(), 0)
         self._is_accepting = False
         self._sweep_at = min(self._sweep_at, now + _PAUSE_SECONDS)
@@ -327,7 +330,7 @@ class AgentServer:
         _SERVERS.discard(self)  # last: until here a fork has something to forget
 
     def _forget(self) -> None:
-        """Closes the inherited descriptors in a forked child. The parent keeps its socket files and epoll set."""
+        # Only the child's descriptors: the parent still uses the socket's file and the epoll set.
         self._bound.socket.close()
         for connection in self._connections.values():
             connection.socket.close()

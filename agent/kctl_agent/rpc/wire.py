@@ -18,7 +18,7 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Encodes a frame in ASCII, so that no lone surrogate breaks it. Raises FrameTooLarge, BadPayload, TypeError."""
+    """Encodes a frame in ASCII, which can escape lone surrogates. Raises FrameTooLarge, BadPayload, TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -108,7 +108,7 @@ def _finite(text: str) -> float:
 
 
 def _json_encoder() -> Callable[[object], str]:
-    """Makes one encoder for all messages. One per message, as in `JSONEncoder.encode`, costs as much as 200 bytes."""
+    # `JSONEncoder.encode` makes an encoder for each message, which costs as much as 200 bytes.
     encoder = json.JSONEncoder(allow_nan=False, check_circular=False, separators=(",", ":"))
     make = getattr(json.encoder, "c_make_encoder", None)  # CPython only, and not documented
     if make is None:

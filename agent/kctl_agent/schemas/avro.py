@@ -54,18 +54,18 @@ def _parsed(text: str) -> Any:
 
 
 def _problem(schema: Any, names: Mapping[str, Any]) -> str | None:
-    """Returns why a schema is unsafe, or None. A recursive schema can crash fastavro, whose recursion in C has no
-    limit. With a safe schema, each byte of a message makes at most MOST_LEVELS values."""
     pending, count = [(schema, 0)], 0
     while pending:
         found, level = pending.pop()
         found, count = _resolved(found, names), count + 1
+        # A recursive schema can crash fastavro, whose recursion in C has no limit.
         if level > MOST_LEVELS or count > MOST_TYPES:
             return f"is recursive, or has more than {MOST_LEVELS} levels or {MOST_TYPES} types"
         parts = found if isinstance(found, list) else []
         if isinstance(found, dict):
             parts = [field["type"] for field in found.get("fields", ())]
             parts += [found[key] for key in ("items", "values") if key in found]
+            # So each byte of a message makes at most MOST_LEVELS values.
             if found["type"] != "map" and not all(_has_bytes(_resolved(part, names)) for part in parts):
                 return f"cannot be decoded: {found.get('name', 'array')} has a value without bytes, such as null"
         pending += [(part, level + 1) for part in parts]
@@ -95,11 +95,10 @@ LOGICAL_READERS["bytes-decimal"] = LOGICAL_READERS["fixed-decimal"] = _decimal
 
 
 def _inlined(schema: Any, names: Mapping[str, Any], seen: set[str]) -> Any:
-    """Replaces the first use of each referenced name by its definition."""
     if isinstance(schema, str):
         if schema not in names or schema in seen:
             return schema
-        return _inlined(names[schema], names, seen)
+        return _inlined(names[schema], names, seen)  # Avro requires the definition at the first use
     if isinstance(schema, list):
         return [_inlined(each, names, seen) for each in schema]
     kind = schema.get("type")

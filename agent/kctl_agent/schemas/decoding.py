@@ -1,4 +1,4 @@
-"""Decodes keys and values by `kafka.key_format` and `kafka.value_format`, for handlers and for people."""
+"""Decodes keys and values by `kafka.key_format` and `kafka.value_format`, for handlers and for display."""
 
 import json
 from typing import Any, NamedTuple
@@ -34,8 +34,8 @@ class Decoder:
         return self._decoded(self.formats.key, data, headers, KEY_HEADER)
 
     def document(self, name: str, data: bytes | None, headers: Headers) -> dict[str, Any]:
-        """Returns fields for people, named after `name`: `value_decoded` and `value_schema`, or `value_error`. Returns
-        {} for a null or the format `bytes`."""
+        """Returns fields for display. If `name` is `value`, these are `value_decoded` and `value_schema`, or
+        `value_error`. Returns {} for a null or the format `bytes`."""
         form = self.formats.value if name == "value" else self.formats.key
         if data is None or form == "bytes":
             return {}

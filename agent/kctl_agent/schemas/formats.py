@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class RegistrySettings(NamedTuple):
-    """How to reach the registry. Paths are absolute. You can replace files with secrets: each request reads them."""
+    """How to reach the registry. Paths are absolute. Each request reads the secrets from their files again."""
 
     url: str
     basic_auth_file: str | None = None

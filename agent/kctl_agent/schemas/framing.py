@@ -38,7 +38,7 @@ def path_of(prefix: bytes) -> str:
 
 
 def named(prefix: bytes) -> str:
-    """Names a prefix for people, such as `id 7`."""
+    """Returns a readable name of the schema that a prefix names, such as `id 7`."""
     return path_of(prefix).removeprefix("/schemas/").replace("s/", " ").replace("guid", "GUID")
 
 

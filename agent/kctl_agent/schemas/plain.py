@@ -1,4 +1,4 @@
-"""Converts decoded values to JSON for people. Standard library only."""
+"""Converts decoded values to JSON for display. Standard library only."""
 
 from math import isfinite
 from typing import Any
