@@ -33,7 +33,6 @@ def browser() -> Iterator[webdriver.Chrome]:
 
 @contextmanager
 def browser_of_a_session() -> Iterator[webdriver.Chrome]:
-    """One for all tests of a process; it ends with the process."""
     require_programs("chromium chromium-driver", "chromium", "chromedriver")
     before = set(psutil.Process().children(recursive=True))
     with browser() as driver:

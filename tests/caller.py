@@ -36,7 +36,7 @@ class Caller:
         self.socket.sendall(data)
 
     def read_frame(self) -> JsonObject | None:
-        """The next frame, or None if the agent closed the connection between two frames."""
+        """Returns None if the agent closed the connection between two frames."""
         while not self._frames:
             try:
                 data = self.socket.recv(1 << 16)

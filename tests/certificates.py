@@ -5,7 +5,7 @@ from pathlib import Path
 
 
 def make_certificate(folder: Path, name: str = "localhost") -> Path:
-    """Creates cert.pem, key.pem and server.pem (both) for localhost and 127.0.0.1; returns the first."""
+    """Creates cert.pem, key.pem and server.pem (certificate and key) for localhost and 127.0.0.1. Returns the first."""
     certificate, key, both = (folder / f"{each}.pem" for each in ("cert", "key", "server"))
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 RECORDED = Path(__file__).parent / "unit" / "recorded" / "checkpoints"
-NEXT_OFFSETS = 18
-"""Of both partitions in `plain`, whose three batches end at 10, 15 and 18, and are all committed."""
+NEXT_OFFSETS = 18  # in `plain`, whose three batches end at 10, 15 and 18 in each partition
 
 
 class Fault(NamedTuple):
-    """`starts` is kctl's verdict; None if it depends on what the checkpoint does not show. `words` are part of the
+    """`starts` is kctl's verdict, or None if it depends on what the checkpoint does not show. `words` are part of the
     reason."""
 
     make: Callable[[Path], object]

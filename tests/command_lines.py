@@ -35,13 +35,12 @@ Master = Callable[[Mapping[str, Step | Sequence[Step]]], ScriptedAgent]
 
 
 def run_here(capfd: pytest.CaptureFixture[str], *words: str) -> Ran:
-    """Runs `kctl` with these words; the outcome has only what `kctl` itself prints."""
+    """Runs `kctl` in this process. The outcome has only what `kctl` itself prints."""
     capfd.readouterr()
     code = run(words, os.environ)
     return Ran(code, *capfd.readouterr())
 
 
 def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    """`options` are those of `subprocess.run`."""
     given: dict[str, Any] = {"check": False, "timeout": 60, **options}
     return subprocess.run([*KCTL, *words], capture_output=True, text=True, **given)

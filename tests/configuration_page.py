@@ -15,8 +15,7 @@ from kctl.config.values import as_json
 
 _EFFECTS = {Effect.NOW: "reload", Effect.NEXT_START: "process", Effect.FLEET: "fleet"}
 _PLAIN = ("text", "path", "true, false")
-_RANGED = (Literal, int, float)
-"""Types whose bounds the page shows. Help texts and errors describe the form of texts."""
+_RANGED = (Literal, int, float)  # types whose bounds the page shows
 
 
 def reference() -> str:
@@ -54,7 +53,6 @@ def entry(text: str) -> str:
 
 
 def _type(setting: Field[Any]) -> str:
-    """Type, unit and bounds, such as `seconds from 1 to 1800`, or the choices."""
     words = kind_words(setting.type)
     unit = mark(setting.type, Unit) or ("seconds" if setting.name.endswith("_seconds") else None)
     takes = allowed(setting.type) if plain(setting.type) in _RANGED else words

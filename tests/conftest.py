@@ -30,8 +30,7 @@ hypothesis.settings.load_profile("any machine")
 
 pytest.register_assert_rewrite("tests.conformance")  # whose modules are no `test_*.py`
 
-BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java options of a JVM that lives for seconds: it compiles quickly, not well."""
+BRIEF_JVM = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"  # a JVM that lives for seconds compiles quickly, not well
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", BRIEF_JVM)  # of the JVM that puts together the command of Spark's JVM
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -44,22 +43,19 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.pycache_prefix = os.environ.setdefault("PYTHONPYCACHEPREFIX", str(Path(sys.prefix) / "bytecode"))
 sys.dont_write_bytecode = False
 
-OUTLIVING: set[int] = set()
-"""Browsers' drivers and shared masters, which outlive a test and start and end processes as they like."""
-PRELOADED: set[int] = set()
-"""Processes that outlive a test, from which others are forked (tests/preloaded.py)."""
-FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")
-"""Prefixes of variables that reach the tests."""
+OUTLIVING: set[int] = set()  # browsers' drivers and shared masters outlive a test, and start and end processes
+PRELOADED: set[int] = set()  # others are forked from these processes, which outlive a test (tests/preloaded.py)
+FOR_TESTS = ("KCTL_CACHE_DIR", "KCTL_MAVEN_REPOSITORY", "KCTL_TEST_")  # prefixes of variables that reach the tests
 
 
 def pytest_collection_finish() -> None:
-    """Freezes imported objects: collecting garbage among them takes a twentieth of a run's processor time."""
+    """Freezes imported objects, because garbage collection among them takes a twentieth of a run's processor time."""
     gc.freeze()
 
 
 def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "") -> Any:
-    """The first truthy value of `probe()` before the deadline; a timely answer costs no waiting. It probes slow or
-    expensive conditions less often, because probe and answer share the processors."""
+    """Returns the first truthy value of `probe()` before the deadline. Slow or expensive conditions are probed less
+    often, because probe and answer share the processors."""
     began = time.monotonic()
     deadline = began + seconds
     pause = threading.Event()
@@ -75,8 +71,6 @@ def eventually(probe: Callable[..., Any], seconds: float = 60.0, what: str = "")
 
 
 def raising(error: BaseException) -> Callable[..., Any]:
-    """A function that raises `error`, whatever it is called with."""
-
     def fail(*_: object, **__: object) -> Any:
         raise error
 
@@ -84,7 +78,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 def require_programs(packages: str, *names: str) -> list[str]:
-    """Their paths; a test that needs a missing one is skipped, and fails in CI."""
+    """Returns their paths. If a program is missing, the test is skipped, and fails in CI."""
     found = {name: shutil.which(name) or "" for name in names}
     if missing := [name for name, path in found.items() if not path]:
         reason = f"{' and '.join(missing)} missing: apt-get install {packages}"
@@ -101,8 +95,7 @@ def on_this_machine(seconds: float) -> float:
 
 @pytest.fixture
 def anyio_backend() -> str:
-    """Asynchronous tests run on asyncio, as the master does."""
-    return "asyncio"
+    return "asyncio"  # as in the master
 
 
 @pytest.fixture
@@ -123,8 +116,7 @@ def chromium() -> Iterator[webdriver.Chrome]:
 
 @pytest.fixture(scope="session")
 def runtime_folder() -> Iterator[Path]:
-    """Shared by all tests of this process and empty for each: creating and removing one takes longer than most
-    tests."""
+    # Creating and removing a folder takes longer than most tests, so all tests of this process share one.
     path = Path(tempfile.mkdtemp(prefix="x", dir="/tmp"))
     yield path
     shutil.rmtree(path, ignore_errors=True)
@@ -145,8 +137,8 @@ def own_surroundings(runtime_folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """A test ends with the threads, child processes and umask it began with, and without a log that a process run in it
-    has set up: pytest closes its stream, and each later line would be a "Logging error"."""
+    """Checks that a test ends with the threads, child processes and umask it began with. Also removes a log that a
+    process run in the test has set up: pytest closes its stream, and each later line would be a "Logging error"."""
     threads, children, umask = set(threading.enumerate()), _children(), os.umask(0o077)
     os.umask(umask)
     level = logging.root.level
@@ -159,7 +151,7 @@ def nothing_left_behind() -> Iterator[None]:
 
 
 def new_threads(before: set[threading.Thread]) -> list[threading.Thread]:
-    """Without those that libraries keep for later."""
+    """Ignores threads that libraries keep for later."""
     return [
         t
         for t in threading.enumerate()
@@ -176,7 +168,7 @@ def _children() -> set[int]:
 
 
 def _has_children() -> bool:
-    """Fast, unlike psutil, which reads the parent of every process of the machine."""
+    """Takes less time than psutil, which reads the parent of every process of the machine."""
     try:
         lists = [
             path.read_text()

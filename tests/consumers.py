@@ -10,7 +10,7 @@ from kctl_agent.kafka.clients import take_up_forgotten_join
 
 @contextmanager
 def member(servers: str, group: str, topic: str, **more: object) -> Iterator[KafkaConsumer]:
-    """A member that has its partitions. `more` are settings of the client."""
+    """Waits until the member has its partitions. `more` are settings of the client."""
     given = {"bootstrap_servers": servers, "group_id": group, "enable_auto_commit": False, **more}
     with closing(KafkaConsumer(topic, **given)) as consumer:
         until_assigned(consumer)

@@ -1,6 +1,4 @@
-"""Delta for Spark, for tests and benchmarks, locked like the packages' jars: `python -m tests.delta_jars` fetches what
-is missing.
-"""
+"""Locked jars of Delta for Spark, for tests and benchmarks. `python -m tests.delta_jars` fetches missing ones."""
 
 import sys
 from pathlib import Path

@@ -21,7 +21,6 @@ def tables() -> list[str]:
 
 
 def errors_of(root: type[Any]) -> list[type[Any]]:
-    """All error classes below `root` and itself, by code."""
     for package in (kctl, kctl_agent):
         for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not module.name.endswith("__main__"):

@@ -22,7 +22,7 @@ class Samples:
         self._samples = [sample for family in text_string_to_metric_families(page) for sample in family.samples]
 
     def of(self, name: str, *labels: str, **only: str) -> dict[tuple[str, ...], float]:
-        """Values of a metric by these labels, for these values of the others."""
+        """Values of a metric by `labels`, of the samples whose other labels have the values in `only`."""
         found = [
             (tuple(sample.labels[label] for label in labels), sample.value)
             for sample in self._samples
@@ -40,7 +40,7 @@ class Samples:
 
 class Exporter:
     def __init__(self, folder: Path, *words: str, is_forked: bool = True) -> None:
-        """A fork starts in a fraction of the time, but its memory is that of its origin at first."""
+        """A fork starts in a fraction of the time, but has at first the memory of its origin."""
         self.log = folder / "exporter.log"
         self.log.touch()
         words = ("exporter", *words, "--set", "http.port=0")
@@ -82,7 +82,7 @@ class Exporter:
 
 @contextmanager
 def running_exporter(folder: Path, *words: str, is_forked: bool = True) -> Iterator[Exporter]:
-    """Yields once it serves; it may not have polled its clusters yet."""
+    """Waits until the exporter serves. It may not have polled its clusters yet."""
     exporter = Exporter(folder, *words, is_forked=is_forked)
     try:
         eventually(lambda: exporter.url, what="it does not serve")

@@ -1,6 +1,5 @@
-"""Every PromQL expression, of dashboards as Grafana would send it and of rules, with its metrics, matchers and labels;
-Prometheus checks the syntax.
-"""
+"""The PromQL expressions of dashboards (as Grafana would send them) and rules, with metrics, matchers and labels.
+Prometheus checks the syntax."""
 
 import json
 import re
@@ -32,7 +31,7 @@ _AGGREGATION = re.compile(r"\b(sum|max|min|count|avg)\b(?!_)\s*(?:by\s*\(([^)]*)
 
 
 def of_dashboards(rate_interval: str) -> dict[str, str]:
-    """`group: Lag A` to PromQL, including annotations; each variable selects all."""
+    """Maps `group: Lag A` to PromQL, including annotations. Each variable selects all."""
     found = {}
     for file in sorted((_ROOT / "dashboards").glob("*.json")):
         board = json.loads(file.read_text(encoding="utf-8"))
@@ -56,7 +55,6 @@ def alerts() -> dict[str, str]:
 
 
 def paging() -> set[str]:
-    """Alerts that page someone."""
     found = (rule for group in rules()["groups"] for rule in group["rules"] if "alert" in rule)
     return {rule["alert"] for rule in found if rule["labels"]["severity"] == "critical"}
 
@@ -64,10 +62,8 @@ def paging() -> set[str]:
 @dataclass(frozen=True)
 class Selector:
     metric: str
-    matchers: dict[str, str]
-    """Label to operator and value, such as `=~"$cluster"`."""
-    window: str
-    """Such as `[5m]`, or empty."""
+    matchers: dict[str, str]  # label to operator and value, such as `=~"$cluster"`
+    window: str  # such as `[5m]`, or empty
 
 
 def selectors(expression: str) -> list[Selector]:
@@ -82,12 +78,11 @@ def selectors(expression: str) -> list[Selector]:
 
 
 def labels(expression: str) -> set[str]:
-    """Every label in matchers and groupings."""
     grouped = {name.strip() for names in _GROUPING.findall(expression) for name in names.split(",")}
     return (grouped | {label for one in selectors(expression) for label in one.matchers}) - {""}
 
 
 def aggregations(expression: str) -> list[list[str]]:
-    """The labels that each aggregation groups by; an empty list if it names none."""
+    """Returns the labels that each aggregation groups by, or an empty list for an aggregation without labels."""
     found = _AGGREGATION.findall(re.sub(r'"[^"]*"', '""', expression))
     return [[name.strip() for name in names.split(",")] if names else [] for _, names in found]

@@ -49,7 +49,7 @@ ROWS = (partition(0), partition(1), partition(2, None, None))
 
 
 def worker(name: str, state: str = "running", **more: Any) -> WorkerStatus:
-    """A worker, sinker or engine by its name."""
+    """Its kind is the first word of its name."""
     restarts, kind = MappingProxyType({"signal": 1}), name.split("-")[0]
     return replace(WorkerStatus(name, kind, "running", state, 1, 1.0, restarts, None, None, "log"), **more)
 
@@ -126,7 +126,7 @@ def collected(*rows: Row) -> FleetSnapshot:
 
 
 def full_snapshot() -> FleetSnapshot:
-    """With a table, counters, and names to escape."""
+    """A fleet with a table, counters, and names to escape."""
     rows = [partition(0), partition(1, None), partition(2)]
     rows += [each._replace(topic="100%", worker=None) for each in rows[:2]]
     workers = (
@@ -161,7 +161,7 @@ async def _metrics(accept: str, _encoding: str) -> tuple[bytes, str, bool]:
 
 
 def source_of(latest: FleetSnapshot | None, /, **more: Any) -> SnapshotSource:
-    """No fleet can be asked, except through `more`."""
+    """Without `more`, no fleet can be asked."""
     given: dict[str, Any] = {
         "latest": lambda: latest,
         "metrics": _metrics,
@@ -192,7 +192,7 @@ async def ask(
 def client_of(
     latest: FleetSnapshot | SnapshotSource | None, access: AccessRights | None = None, path: str = ""
 ) -> httpx.AsyncClient:
-    """Asks one application in this process; making one takes longer than most answers."""
+    """Asks one application in this process, because making an application takes longer than most answers."""
     source = latest if isinstance(latest, SnapshotSource) else source_of(latest)
     transport = httpx.ASGITransport(create_app(source, access).guarded, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url=f"http://localhost{path}")

@@ -49,7 +49,6 @@ class Gateway:
         writer.close()
 
     async def until_open(self, host: str) -> None:
-        """Waits until the cut ends, without an error."""
         cut = self.folder / f"{self.name}.cut"
         while host and cut.exists() and host in cut.read_text().split():  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(_POLL_SECONDS)

@@ -15,13 +15,12 @@ _NULL, _EMPTY, _NO_TAGS = b"\x00", b"\x01", b"\x00"
 _CONNECT_SECONDS = 20
 _JOINS, _LEAVES = 0, -1
 _CLIENT_ID = b"kctl-tests"
-_EPOCH_AT = 12 + len(b"\x09member-1")
-"""In an answer: after correlation id, tags, throttle time, error code, no message, and the member's id."""
+_EPOCH_AT = 12 + len(b"\x09member-1")  # after correlation id, tags, throttle time, code, empty message, id
 
 
 @contextmanager
 def consumer_member(servers: str, group: str, topic: str) -> Iterator[None]:
-    """KIP-848. Joins at once, and stays a member until its session expires 45 s later or it leaves at the end."""
+    """Joins a KIP-848 group at once. The member leaves at the end, or its session expires after 45 s."""
 
     def body(epoch: int) -> bytes:
         subscribed, owned = (_array(_text(topic)), _EMPTY) if epoch == _JOINS else (_NULL, _NULL)
@@ -37,8 +36,8 @@ def consumer_member(servers: str, group: str, topic: str) -> Iterator[None]:
 
 @contextmanager
 def share_member(servers: str, group: str, topic: str, *, is_assigned: bool = False) -> Iterator[None]:
-    """Of a share group (KIP-932); it fetches nothing, so it begins no partition. `is_assigned`: wait for its
-    partitions, which takes some seconds."""
+    """Joins a share group (KIP-932). It fetches nothing, so no partition has a start offset. `is_assigned`: wait for
+    its partitions, which takes some seconds."""
 
     def body(epoch: int) -> bytes:
         subscribed = _array(_text(topic)) if epoch == _JOINS else _NULL
@@ -54,8 +53,8 @@ def share_member(servers: str, group: str, topic: str, *, is_assigned: bool = Fa
 
 @contextmanager
 def streams_member(servers: str, group: str, topic: str, *, is_assigned: bool = False) -> Iterator[None]:
-    """Of a streams group (KIP-1071). Joins at once, and stays a member until its session expires 45 s later or it
-    leaves at the end. `is_assigned`: wait for its tasks, which takes some seconds."""
+    """Joins a streams group (KIP-1071) at once. It leaves at the end, or its session expires after 45 s. `is_assigned`:
+    wait for its tasks, which takes some seconds."""
 
     def body(epoch: int, tasks: bytes = _EMPTY) -> bytes:
         is_new = epoch == _JOINS
@@ -80,7 +79,6 @@ def streams_member(servers: str, group: str, topic: str, *, is_assigned: bool = 
         answer = _ask(connection, _STREAMS_HEARTBEAT, body(_JOINS))
 
         def assigned() -> bytes:
-            """Tasks in the form in which answers and reports encode them."""
             nonlocal answer
             answer = _ask(connection, _STREAMS_HEARTBEAT, body(_epoch(answer)))
             return _tasks(answer)
@@ -109,30 +107,27 @@ def _connected(servers: str) -> Iterator[socket.socket]:
 
 
 def _ask(connection: socket.socket, request: tuple[int, int], body: bytes) -> bytes:
-    """Every one of these answers begins with its throttle time and its error code."""
     frame = struct.pack(">hhih", *request, 7, len(_CLIENT_ID)) + _CLIENT_ID + _NO_TAGS + body
     connection.sendall(struct.pack(">i", len(frame)) + frame)
     [size] = struct.unpack(">i", _read(connection, 4))
     answer = _read(connection, size)
-    [code] = struct.unpack_from(">h", answer, 9)
+    [code] = struct.unpack_from(">h", answer, 9)  # after the throttle time
     assert code == 0, f"error code {code}: {answer!r}"
     return answer
 
 
 def _epoch(answer: bytes) -> int:
-    """The member's epoch, which follows its name in every one of these answers."""
     [epoch] = struct.unpack_from(">i", answer, _EPOCH_AT)
     return int(epoch)
 
 
 def _has_partitions(answer: bytes) -> bool:
-    """For a share group: whether the answer assigns a topic."""
     at = _EPOCH_AT + 8
     return answer[at] == 1 and answer[at + 1] > 1
 
 
 def _tasks(answer: bytes) -> bytes:
-    """Active tasks; empty if there are none or they have not changed."""
+    """Returns active tasks, encoded. They are empty if there are none or they have not changed."""
     at = _EPOCH_AT + 16
     statuses, at = max(answer[at] - 1, 0), at + 1
     for _ in range(statuses):

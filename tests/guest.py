@@ -25,7 +25,7 @@ exec(sys.argv[3])
 
 @contextmanager
 def guest(run_dir: Path, name: str, ending: str = "threading.Event().wait()") -> Iterator[subprocess.Popen[bytes]]:
-    """Returns when it is attached; then it ends as `ending` names."""
+    """Waits until it is attached. `ending` is the Python code that ends it."""
     words = [sys.executable, "-c", _CODE, name, str(run_dir), ending]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None

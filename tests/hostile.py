@@ -20,7 +20,8 @@ ODD_VALUES: Final[tuple[object, ...]] = (
 
 
 def attack(path: Path, valid: bytes, seed: int, count: int) -> None:
-    """Sends `count` frames made from the seed and one valid frame: several on a connection, some replies read."""
+    """Sends `count` frames made from the seed, and one valid frame. A connection gets several frames, and some replies
+    are read."""
     rng = random.Random(seed)
     sent = 0
     while sent < count:

@@ -11,7 +11,6 @@ import grimp
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("kctl", "kctl_agent")
 GENERATED = ("command-line.md", "configuration.md", "errors.md", "metrics.md", "problems.md", "proof.md", "rpc.md")
-"""Pages of docs/ generated from code and tests."""
 
 
 def main() -> None:
@@ -60,7 +59,7 @@ def words(page: Path) -> int:
 
 
 def circles() -> list[list[str]]:
-    """Modules that import each other, directly or not, including inside functions and for types only."""
+    """Modules that import each other, directly or not. Imports inside functions and for types count."""
     graph = grimp.build_graph(*PACKAGES)
     above = {module: graph.find_upstream_modules(module) for module in graph.modules}
     found = {tuple(sorted({module} | {each for each in above[module] if module in above[each]})) for module in above}

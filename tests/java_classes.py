@@ -10,8 +10,7 @@ from typing import Any
 from kctl.jars.java import java_command
 from kctl_agent.spark.gateway import JAVA_CLASSES
 
-_JAVA_RELEASE = 8
-"""Any Java since this release loads the class files."""
+_JAVA_RELEASE = 8  # any Java since this release loads the class files
 
 
 def compiled(jvm: Any) -> dict[str, bytes]:

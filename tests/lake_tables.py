@@ -41,7 +41,7 @@ def schema(*fields: tuple[str, object]) -> str:
 def opened(
     path: Path, owner: Binding = GROUP, columns: str | None = None, start: int | None = None, **options: Any
 ) -> LakeStorage:
-    """With a stored offset of `TP` if there is a `start`."""
+    """With a `start`, the table has it as the stored offset of `TP`."""
     storage = LakeStorage(LocalFolder(path), **options)
     storage.prepare()
     storage.fit(columns or schema(*FIELDS))
@@ -66,7 +66,6 @@ def filled(batch: LakeBatch, rows: pa.Table, folder: str = "", **options: Any) -
 
 
 def reported(folder: Folder, rows: int) -> Written:
-    """What Spark would report of a folder with so many rows."""
     return Written(rows, frozenset(file.name for file in folder.files()))
 
 
@@ -83,7 +82,7 @@ def at(storage: LakeStorage) -> StoredOffset | None:
 
 
 def before_the_write(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Runs once, when the next commit is checked but not written."""
+    """Runs `change` once, between the check and the write of the next commit."""
     waiting = [change]
 
     def overtaken(*args: Any) -> bytes | None:
@@ -101,7 +100,7 @@ def written(
     at: datetime | Sequence[datetime] = NOW,
     **more: Any,
 ) -> LakeBatch:
-    """Dead letters as an executor writes them; `more` are columns of all of them."""
+    """Writes dead letters as an executor does. `more` are columns of all of them."""
     earlier = table.earlier_try(batch)
     dead_letters = table.begin(batch, DEAD_LETTER_SCHEMA, earlier)
     offsets = [offset for offset in offsets if (*TP, offset) not in earlier.messages]

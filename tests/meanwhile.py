@@ -10,7 +10,7 @@ from typing import Self
 
 
 class Meanwhile(ABC):
-    """Takes turns inside its block. `wrong` collects errors, and the next turn follows."""
+    """Takes turns inside its block. `wrong` collects errors, which do not prevent further turns."""
 
     def __init__(self, pause_seconds: float = 0.0) -> None:
         self.wrong: list[object] = []
@@ -41,12 +41,11 @@ class Meanwhile(ABC):
 
 
 class GoodCaller(Meanwhile):
-    """Asks these questions in turn, repeatedly. Each returns what is wrong with its answer, or None."""
+    """Asks these questions repeatedly. Each returns what is wrong with its answer, or None."""
 
     def __init__(self, *asks: Callable[[], object | None], pause_seconds: float = 0.0) -> None:
         super().__init__(pause_seconds)
-        self.took: list[float] = []
-        """Seconds until each answer."""
+        self.took: list[float] = []  # seconds until each answer
         self._asks = asks
 
     def turn(self) -> None:
@@ -60,7 +59,6 @@ class GoodCaller(Meanwhile):
 
 @contextmanager
 def serving(server: BaseServer) -> Iterator[None]:
-    """Closes it afterwards."""
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), name="served by a test")
     thread.start()
     try:

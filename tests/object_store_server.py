@@ -1,6 +1,5 @@
-"""SeaweedFS, a real S3-compatible server from a wheel: of several tried, the one that lets a single writer win when
-many create the same object at once.
-"""
+"""SeaweedFS, a real S3-compatible server from a wheel. Of several that were tried, this one lets a single writer win
+when many create the same object at once."""
 
 from __future__ import annotations
 
@@ -32,7 +31,7 @@ _NAMES = ("master", "volume", "filer", "s3")
 
 
 class ObjectStoreServer:
-    """A context manager with all files in `directory`; with `keys` None it requires none."""
+    """A context manager with all files in `directory`. Without `keys`, it requires none."""
 
     def __init__(self, directory: Path, keys: StoreKeys | None = _KEYS) -> None:
         self.directory = directory
@@ -69,7 +68,7 @@ class ObjectStoreServer:
         self.kill()
 
     def start(self) -> None:
-        """Starts it, also after a kill, with its data at the same port. Returns when it answers."""
+        """Waits until it answers. After a kill, it has its data and the same port."""
         ports = free_ports(2 * len(_NAMES) - bool(self.port))
         if not self.port:
             self.port = ports.pop()
@@ -144,7 +143,7 @@ class ObjectStoreServer:
         eventually(answers, START_SECONDS, f"SeaweedFS answers; its log is {self.directory / 'log'}")
 
     def _read_all(self) -> None:
-        """After a restart it reports an error for some seconds, until it has found its volumes."""
+        """After a restart, reads report an error for some seconds, until the server has found its volumes."""
         store = ObjectStore.of(self.settings())
         client = S3Store(BUCKET, config=store.options(), client_options=store.client_options())  # type: ignore[arg-type]
         for found in obstore.list(client):
@@ -160,7 +159,7 @@ class ObjectStoreServer:
 
 
 def _make(folder: str) -> None:
-    """Creates a folder in the filer; one directly in `buckets` is a bucket."""
+    """Creates a folder in the filer. A folder directly in `buckets` is a bucket."""
     try:
         urllib.request.urlopen(urllib.request.Request(folder, method="POST"), timeout=5).close()
     except urllib.error.HTTPError as error:

@@ -107,7 +107,6 @@ def watched(walk: Walk) -> Iterator[None]:
 
 
 def _has(walk: Walk, value: Any, depth: int = _DEPTH) -> bool:
-    """Whether a value has the offset: by itself, in a collection, or in its own field."""
     if _is_offset(value):
         return True
     kind = type(value)
@@ -121,7 +120,6 @@ def _has(walk: Walk, value: Any, depth: int = _DEPTH) -> bool:
 
 
 def _holds(value: Any, depth: int) -> bool:
-    """Whether a field has the offset itself, not in another value."""
     return _is_offset(value) or (depth > 0 and any(_holds(each, depth - 1) for each in _inner(value)))
 
 

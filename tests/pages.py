@@ -24,13 +24,11 @@ from tests.configuration_page import entry
 
 
 def _commands() -> list[str]:
-    """Each command with its help page."""
     with patch.dict(os.environ, COLUMNS="100"):
         return ["".join(_sections(tree(), "kctl"))]
 
 
 def _sections(node: Command | CommandGroup, path: str) -> Iterator[str]:
-    """A command without the epilog, which is that of its group."""
     shown = node if isinstance(node, CommandGroup) else node._replace(epilog="")
     yield f"\n## `{path}`\n\n```\n{page(shown, path)}\n```\n"
     if isinstance(node, CommandGroup):
@@ -39,18 +37,16 @@ def _sections(node: Command | CommandGroup, path: str) -> Iterator[str]:
                 yield from _sections(each, f"{path} {each.name}")
 
 
-_HEADINGS = {
+_HEADINGS = {  # by the first labels of their metrics: the first match counts
     PARTITION: "Partitions",
     (*GROUP, "topic"): "Topics",
     (*GROUP, "worker"): "Workers and sinkers",
     GROUP: "Groups and fleets",
     CLUSTER: "Clusters, with all their groups",
 }
-"""Headings by the first labels of their metrics; a metric belongs to the first heading that matches."""
 
 
 def _metrics() -> list[str]:
-    """The metrics by their labels."""
     return ["".join(map(_metrics_of, _HEADINGS))]
 
 
@@ -106,7 +102,6 @@ _PART = re.compile(r"(?<=<!-- generated -->\n).*?(?=<!-- end -->\n)", re.DOTALL)
 
 
 def current(name: str) -> str:
-    """The page with its parts as they are now."""
     parts = list(PARTS[name]())
     text = _PART.sub(lambda _: f"\n{parts.pop(0).strip()}\n\n", (DOCS / name).read_text(encoding="utf-8"))
     assert not parts, f"{name} has too few parts"

@@ -18,7 +18,7 @@ from kctl.status.words import NUMBERS
 
 
 class Row(NamedTuple):
-    """A partition as a source reports it; `reset` decides where lag starts if nothing was committed."""
+    """A partition as a source reports it. `reset` decides where lag starts if nothing was committed."""
 
     topic: str
     partition: int
@@ -46,7 +46,6 @@ class Row(NamedTuple):
 def columns_of(
     *rows: Row, now: float = 0.0, attached: Mapping[str, Sequence[Row]] = MappingProxyType({})
 ) -> PartitionColumns:
-    """The partitions of a group, followed by others."""
     groups = {"g": rows, **attached}
     every = [row for each in groups.values() for row in each]
 
@@ -97,7 +96,7 @@ class RowAssessor:
         self._assessor = Assessor(StatusRules() if rules is None else rules, lambda _: allowed_lag)
 
     def assess(self, rows: Sequence[Row], owner_of: Callable[[Row], Owner], now: float, now_unix: float) -> Assessments:
-        """One assessment per row. `now` is monotonic seconds, `now_unix` the same moment as Unix seconds."""
+        """Returns an assessment for each row. `now` is monotonic, `now_unix` the same moment as Unix seconds."""
         return self._assessor.assess(columns_of(*rows, now=now), Owners.of(map(owner_of, rows)), now_unix)
 
 
@@ -106,8 +105,6 @@ def of_group(rows: Sequence[Row], assessments: Assessments) -> Assessment:
 
 
 class _Given:
-    """Returns the given reasons."""
-
     def __init__(self, assessments: Sequence[Assessment]) -> None:
         self._assessments = assessments
 
@@ -116,7 +113,7 @@ class _Given:
 
 
 def assessments_of(*assessments: Assessment, cycles: Sequence[float] = ()) -> Assessments:
-    """`cycles`: in seconds; 0 by default."""
+    """`cycles` are in seconds, 0 by default."""
     size = len(assessments)
 
     def reals(name: str) -> Reals:

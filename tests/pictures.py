@@ -102,7 +102,7 @@ def page(chromium: webdriver.Chrome, url: str, picture: Path, view: str = "", wi
 
 
 def await_second_snapshot(chromium: webdriver.Chrome) -> None:
-    """Returns when the page shows how many messages are handled a second."""
+    # Only the second snapshot shows how many messages are handled per second.
     handled = "return document.querySelector('#summary [data-number=handled]')?.innerText ?? '-'"
     eventually(lambda: chromium.execute_script(handled) != "-", 60, "a second snapshot is shown")
 
@@ -132,7 +132,6 @@ def top(chromium: webdriver.Chrome, config: Path, folder: Path) -> None:
 
 
 def last_frame(command: list[str]) -> str:
-    """What a full-screen command shows after some seconds."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ |= {"TERM": "xterm-256color", "COLUMNS": str(COLUMNS), "LINES": str(LINES)}

@@ -1,6 +1,5 @@
-"""Forks processes off one that has imported the control plane, because the import takes a second of processor time and
-the integration tests start a hundred masters.
-"""
+"""Forks processes off one that has imported the control plane. The import takes a second of processor time, and the
+integration tests start a hundred masters."""
 
 from __future__ import annotations
 
@@ -58,7 +57,7 @@ class Forked:
 
 class Preloaded:
     def __init__(self, module: str) -> None:
-        """`module` is imported, and has the functions to call."""
+        """`module` has the functions to call."""
         ours, theirs = socket.socketpair()
         with theirs:
             self._process = subprocess.Popen(
@@ -72,8 +71,8 @@ class Preloaded:
         self._lock = threading.Lock()
 
     def start(self, function: str, log: Path, *arguments: str) -> Forked:
-        """The forked process calls this function, whose result is its exit code, with this process's environment and
-        descriptor limit; `arguments` are in its sys.argv[1:]."""
+        """Forks a process that calls this function. The function's result is the exit code. The process has this
+        process's environment and descriptor limit, and `arguments` in its sys.argv[1:]."""
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         request = {"function": function, "arguments": arguments, "log": str(log)}
         return Forked(self, self.ask(**request, env=dict(os.environ), limits=limits))
@@ -97,7 +96,7 @@ def preloaded(module: str) -> Preloaded:
 
 
 def main(module: str, descriptor: str) -> int:
-    """Answers a request to fork with the process id, and one to wait with the exit code."""
+    """Answers a request to fork with the process id, and a request to wait with the exit code."""
     functions = importlib.import_module(module)
     connection = socket.socket(fileno=int(descriptor))
     with connection, connection.makefile("rw") as lines:

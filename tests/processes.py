@@ -10,12 +10,11 @@ import psutil
 
 
 def alive(processes: Iterable[psutil.Process]) -> list[psutil.Process]:
-    """A zombie counts as ended."""
     return [each for each in processes if _status(each) not in (None, psutil.STATUS_ZOMBIE)]
 
 
 def command_line(process: psutil.Process) -> list[str]:
-    """Empty when the process has ended: the kernel keeps none for a zombie, and psutil raises."""
+    """Returns no words if the process has ended: the kernel keeps none for a zombie, and psutil raises."""
     try:
         words: list[str] = process.cmdline()
     except (psutil.NoSuchProcess, psutil.ZombieProcess):

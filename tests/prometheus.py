@@ -53,7 +53,6 @@ class _Server:
             return False
 
     def get(self, path: str, **parameters: str) -> Any:
-        """The `data` of an API answer. Raises AssertionError with the error's words."""
         url = f"{self.url}{path}?{urllib.parse.urlencode(parameters)}"
         try:
             with urllib.request.urlopen(url, timeout=60) as answer:
@@ -115,7 +114,7 @@ class Prometheus(_Server):
         return bool(self.query("count(up == 1) == count(up)")) and "KctlMasterDown" not in self.active()
 
     def active(self) -> dict[str, str]:
-        """Alerts whose expression holds, pending or firing, with their descriptions."""
+        """Alerts whose expression is true, pending or firing, with their descriptions."""
         found = self.get("/api/v1/alerts")["data"]["alerts"]
         return {alert["labels"]["alertname"]: alert["annotations"]["description"] for alert in found}
 
@@ -182,8 +181,8 @@ class Webhook:
     def wait(
         self, alertname: str, status: str, seconds: float, *, since: int | None = None, **labels: str
     ) -> dict[str, Any]:
-        """The next alert of this name, status and labels, or one that came after the first `since` alerts. Raises
-        AssertionError with what came instead."""
+        """Waits for the next alert of this name, status and labels, or for one after the first `since` alerts. Raises
+        AssertionError with the alerts that came."""
         before = len(self.seen)
         earlier = [] if since is None else self.seen[since:]
         wanted = {"alertname": alertname, **labels}

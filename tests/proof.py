@@ -11,15 +11,13 @@ from pathlib import Path
 from textwrap import wrap
 
 ROOT = Path(__file__).parents[1]
-WHOLE = ("tests/acceptance", "tests/conformance")
-"""Folders whose files each show what their docstring promises."""
+WHOLE = ("tests/acceptance", "tests/conformance")  # folders whose files each show what their docstring promises
 UNIT = "tests/unit"
 MARK = "pytest.mark.shows"
 LONG = "pytest.mark.long"
 
 
 def sections() -> Iterator[str]:
-    """A section for each folder, an entry for each file, or package of unit tests, that shows something."""
     for folder, files in groupby(_files(), key=_section):
         by_entry = groupby(files, key=_package if folder == UNIT else lambda file: file.stem)
         entries = [text for name, of_it in by_entry if (text := _entry(of_it, name if folder == UNIT else ""))]
@@ -49,7 +47,7 @@ def promises(file: Path) -> Iterator[str]:
 
 
 def _files() -> list[Path]:
-    """Acceptance tests first, then what is nearest to them."""
+    """Acceptance tests come first, then the tests that are nearest to them."""
     order = ["tests/acceptance", "tests/integration", *WHOLE[1:], "tests/project"]
     files = [*ROOT.glob("tests/**/test_*.py"), *ROOT.glob(f"{WHOLE[1]}/*.py")]
     rank = {ROOT / folder: place for place, folder in enumerate(order)}
@@ -62,7 +60,6 @@ def _section(file: Path) -> str:
 
 
 def _package(file: Path) -> str:
-    """A unit test's first folder: the package that it tests."""
     return file.relative_to(ROOT / UNIT).parts[0].removesuffix(".py")
 
 
@@ -73,6 +70,5 @@ def _entry(files: Iterable[Path], name: str) -> str:
 
 
 def _is_long(tree: ast.Module) -> bool:
-    """Whether only `make test-long` runs all of the file."""
     marks = [ast.unparse(node) for node in tree.body if isinstance(node, ast.Assign)]
     return any(each.startswith("pytestmark ") and LONG in each for each in marks)

@@ -11,7 +11,7 @@ CONDITION, OTHER = b"if-none-match:", b"if-none-meant:"
 
 
 class _Proxy:
-    """Forwards what comes to `listener` to the socket that `connected` returns; a context manager."""
+    """Forwards each connection of `listener` to the socket that `connected` returns. A context manager."""
 
     def __init__(self, listener: socket.socket, connected: Callable[[], socket.socket]) -> None:
         self._listener = listener
@@ -52,7 +52,7 @@ class _Proxy:
 
 
 class CuttingProxy(_Proxy):
-    """Listens at `path`, forwards to `server`, and loses a reply on demand, after the server has done its work."""
+    """Loses a reply on demand, after the server has done its work."""
 
     def __init__(self, path: Path, server: Path) -> None:
         self.path = path
@@ -66,7 +66,8 @@ class CuttingProxy(_Proxy):
         super().__init__(listener, lambda: _to(server))
 
     def cut_next_reply(self, of: bytes = b"", meanwhile: Callable[[], object] = int) -> None:
-        """Drops the server's next reply to a request with `of`, and ends its connection; calls `meanwhile` first."""
+        """Drops the server's next reply to a request that contains `of`. Calls `meanwhile` before it ends the
+        connection."""
         self._of, self._meanwhile = of, meanwhile
         if not of:
             self._is_armed.set()
@@ -88,8 +89,7 @@ class CuttingProxy(_Proxy):
 
 
 class UnconditionalProxy(_Proxy):
-    """Forwards to a local port and renames the header of a condition: older object stores, and some of today's, ignore
-    it."""
+    """Renames the header of a condition, because older object stores, and some of today's, ignore it."""
 
     def __init__(self, port: int) -> None:
         super().__init__(socket.create_server(("127.0.0.1", 0)), lambda: socket.create_connection(("127.0.0.1", port)))

@@ -1,6 +1,5 @@
-"""Records class archives of Kafka's broker and a worker's Spark (`python -m tests.record_classes`) if they are missing;
-a JVM writes each at its end.
-"""
+"""Records class archives of Kafka's broker and a worker's Spark if they are missing: `python -m tests.record_classes`.
+A JVM writes its archive at its end."""
 
 import os
 import signal
@@ -13,16 +12,13 @@ from kctl.errors import KctlError
 from kctl_agent.spark.class_archive import recording
 from tests.servers.kafka_broker import KafkaBroker, archive_options, archive_path, archives_dir
 
-KEPT = 3
-"""Archives of other Javas and jars to keep, which this user's other environments may run."""
+KEPT = 3  # archives of other Javas and jars, which this user's other environments may run
 DUMP_SECONDS = 120.0
 
 
 def record() -> Path:
-    """Records the broker's archive and returns its path; replaces an unusable one.
-
-    Raises OSError if it cannot be kept, KctlError without jars or Java, RuntimeError if this Java has written none.
-    """
+    """Records the broker's archive, or replaces an unusable one. Raises OSError if it cannot be kept, KctlError without
+    jars or Java, RuntimeError if this Java has written none."""
     path = archive_path()
     if archive_options():
         return path
@@ -50,7 +46,7 @@ def main() -> int:
 
 
 def _record_worker() -> int:
-    """Records in another process, because the control plane imports no worker code. Returns its exit code."""
+    # The control plane imports no worker code, so another process records.
     command = [*dies_with_parent("TERM"), *python_module("kctl_agent.spark.class_archive")]
     with subprocess.Popen(
         command, env=safe_environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL

@@ -186,7 +186,7 @@ async def _outputs(folder: Path) -> dict[str, str]:
 
 
 def _page(latest: Exposed, known: str) -> str:
-    """A page of metrics without the HELP and TYPE lines that an earlier one has."""
+    """Renders metrics without the HELP and TYPE lines in `known`."""
     lines = Exposition(lambda: latest).render()[0].decode().splitlines()
     return "\n".join(line for line in lines if not line.startswith("# ") or line not in known)
 
@@ -221,8 +221,8 @@ async def _events(source: SnapshotSource) -> AsyncIterator[str]:
 
 
 def _by_line(name: str, text: str) -> str:
-    """A JSON document with a line for each field and each object of a list; keeps the repeated long verdict only where
-    it is the question. Other text is unchanged."""
+    """Returns a JSON document with a line for each field and each object of a list. Other text is unchanged. The long
+    verdict stays only in answers about the status."""
     try:
         document, end = json.JSONDecoder().raw_decode(text)
     except ValueError:
@@ -240,7 +240,6 @@ def _text(part: Any) -> str:
 
 
 def _dumped(part: Any) -> str:
-    """Sorted, because the order of names in JSON has no meaning."""
     return json.dumps(part, ensure_ascii=False, sort_keys=True)
 
 
@@ -256,7 +255,6 @@ def _steady(text: str, folder: Path) -> str:
 
 
 def _groups() -> dict[str, str]:
-    """`kctl groups` and `kctl group`, asked of an exporter."""
     with serving_groups({each.cluster: each for each in CLUSTERS.clusters}) as url:
         lines = ("groups", "group billing", "group lost")
         return {f"kctl {words}": _printed(f"{words} --url {url}", {}) for words in lines}

@@ -54,7 +54,6 @@ def reduced_json(rpc: str, replies: Iterable[Answer[JsonObject]], brokers: Broke
 
 
 def status_json(**more: Any) -> JsonObject:
-    """A running worker in the master's reply, with these changes."""
     status = WorkerStatus("worker-0", "worker", "running", "running", 4711, 5.0, {}, None, None, "/log/worker-0.log")
     return {**encoded(status), **more}
 

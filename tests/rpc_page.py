@@ -95,7 +95,6 @@ def _inner(hint: Any) -> tuple[Any, bool]:
 
 
 def _texts(kind: Any) -> dict[str, str]:
-    """The docstring below a field, or the sentence of its metric."""
     found: dict[str, str] = {}
     for base in reversed(kind.__mro__):
         if not base.__module__.startswith("kctl"):

@@ -9,12 +9,11 @@ from typing import Any
 
 from kctl_agent.storage.file import FileStorage
 
-IN_MEMORY = "/dev/shm"
-"""Syncs are free here."""
+IN_MEMORY = "/dev/shm"  # syncs are free here
 
 
 class ScratchStorage(FileStorage):
-    """Owns its folder; pickled, it is the same file."""
+    """Owns its folder. A pickled copy uses the same file."""
 
     def __init__(self, **settings: Any) -> None:
         folder = tempfile.mkdtemp(prefix="k", dir=IN_MEMORY if os.access(IN_MEMORY, os.W_OK) else None)

@@ -61,13 +61,11 @@ async def _no_metrics(_accept: str, _encoding: str) -> tuple[bytes, str, bool]:
 
 
 def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
-    """No coordinator answers for `lost`; each other group has two members."""
     return GroupsSource(latest=latest, describe=_described, metrics=_no_metrics)
 
 
 @contextmanager
 def serving_groups(latest: Latest) -> Iterator[str]:
-    """Yields the URL; `latest` may change while it serves."""
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # as in the exporter
     server = HttpServer(groups_app(source_of_groups(lambda: dict(latest)), AccessRights()), bind("127.0.0.1", 0))
     with asyncio.Runner() as runner:

@@ -23,14 +23,12 @@ from kctl_agent.storage.lake.storage import LakeStorage
 from tests import lake_tables
 
 FARTHEST_DAY, FARTHEST_MICROSECOND = 4_000_000, 300_000_000_000_000_000
-"""In the years 12921 and 11476; the same distance before 1970 is before the year 1."""
+"""In the years 12921 and 11476. The same distance before 1970 is before the year 1."""
 LAST = "\U0010ffff"
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A type in Spark and Arrow, its values, and how DataFusion writes a value."""
-
     spark: str
     arrow: pa.DataType
     values: st.SearchStrategy[Any]
@@ -102,7 +100,6 @@ def schema() -> str:
 
 @st.composite
 def rows_of(draw: st.DrawFn) -> Rows:
-    """Rows of one file; a column may be empty."""
     count = draw(st.integers(1, 4))
 
     def column(kind: Kind) -> list[Any]:
@@ -127,8 +124,8 @@ def opened(path: Path) -> LakeStorage:
 
 
 def stored(path: Path, files: Sequence[tuple[Rows, bool]]) -> LakeStorage:
-    """A table with a batch for each file. An exact file has Spark's footer, without statistics for columns with NaN;
-    pyarrow's statistics, in the others, leave NaN out."""
+    """Stores a batch for each file. An exact file has Spark's footer, without statistics for columns with NaN. Others
+    have pyarrow's, which leave NaN out."""
     lake = opened(path)
     for number, (rows, is_exact) in enumerate(files):
         batch = lake.begin([Advance("t", 0, 1, number, number + 1)])
@@ -155,14 +152,11 @@ def stored_rows(path: Path) -> pa.Table:
 
 @dataclass(frozen=True)
 class Predicate:
-    """`value` is None if the operator takes none."""
-
     place: str
     operator: str
     value: Any = None
 
     def sql(self) -> str:
-        """For DataFusion."""
         _, dot, inner = self.place.partition(".")
         column = f"st['{inner}']" if dot else self.place
         if self.value is None:
@@ -187,9 +181,8 @@ class Predicate:
 
 
 NAN = float("nan")
-FAR = 2_932_897
-"""The first day of the year 10000."""
-HIDDEN = {
+FAR = 2_932_897  # the first day of the year 10000
+HIDDEN = {  # matches in the rows of HIDING that a compaction by delta-rs has hidden or left without a bound
     "a NaN": Predicate("x", ">", 100.0),
     "a NaN inside of a struct": Predicate("st.y", ">", 100.0),
     "a decimal beyond 64 bits": Predicate("d0", ">", Decimal(10**19)),
@@ -198,7 +191,6 @@ HIDDEN = {
     "a day beyond year 9999": Predicate("day", ">=", FAR),
     "a character beyond U+100000": Predicate("s", "=", "\U0010ffff"),
 }
-"""Matches in the rows of HIDING that a compaction by delta-rs has hidden or left without a bound."""
 _HIDDEN: dict[str, list[Any]] = {
     "x": [1.0, NAN],
     "st.y": [1.0, NAN],
@@ -213,7 +205,6 @@ HIDING: Rows = {place: _HIDDEN.get(place, [None, None]) for place in PLACES}
 
 @st.composite
 def predicates(draw: st.DrawFn, files: Sequence[Rows]) -> Predicate:
-    """Most use values that exist."""
     place = draw(st.sampled_from(list(PLACES)))
     operator = draw(st.sampled_from(["=", "<>", "<", "<=", ">", ">=", "is null", "is not null"]))
     if operator.startswith("is"):
@@ -224,6 +215,6 @@ def predicates(draw: st.DrawFn, files: Sequence[Rows]) -> Predicate:
 
 
 def has_bounds(stats: Mapping[str, Any], place: str) -> bool:
-    """Also true without values."""
+    """Also true if the file has no values."""
     is_null = bool(stats["nullCount"].get(place) == stats["numRecords"])
     return is_null or (place in stats["minValues"] and place in stats["maxValues"])

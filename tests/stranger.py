@@ -1,4 +1,4 @@
-"""The command line, and any Python, run by another user: a real second uid, which only root can become."""
+"""Runs the command line, or any Python, as another user: a real second uid, which only root can become."""
 
 import os
 import subprocess
@@ -22,10 +22,8 @@ import importlib, pkgutil, kctl
 for module in pkgutil.walk_packages(kctl.__path__, "kctl."):
     if not module.name.endswith("__main__"):
         importlib.import_module(module.name)
-"""
-"""For the command line: only root may be able to read the tests' interpreter."""
-KCTL = "from kctl.cli import main; sys.exit(main())"
-"""The command line, for `run_as_nobody`."""
+"""  # for the command line: only root may be able to read the tests' interpreter
+KCTL = "from kctl.cli import main; sys.exit(main())"  # for `run_as_nobody`
 
 _ASK_IMPORTS = """
 from pathlib import Path
@@ -59,7 +57,7 @@ print(sent)
 def run_as_nobody(
     code: str, *arguments: str, imports: str = "", env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
-    """Runs Python `code` as another user, with `arguments` in sys.argv[1:]; runs `imports` before, as root."""
+    """Runs Python `code` as another user, with `arguments` in sys.argv[1:]. Runs `imports` first, as root."""
     before = _IMPORT_ALL if code == KCTL else imports
     return subprocess.run(
         [sys.executable, "-c", before + BECOME_NOBODY + code, *arguments],
@@ -68,12 +66,12 @@ def run_as_nobody(
 
 
 def answer_to_nobody(path: Path, rpc: str) -> list[str]:
-    """The other user's uid, the code of the error that a socket answers, and whether the connection has then ended."""
+    """Returns the other user's uid, the error code of a socket's answer, and whether the connection has then ended."""
     asked = run_as_nobody(_ASK, str(path), rpc, imports=_ASK_IMPORTS)
     assert asked.stderr == ""
     return asked.stdout.split()
 
 
 def taken_of_a_line(address: str, port: int) -> int:
-    """How many bytes, of at most 64 MiB, of an endless line another user can send to a port."""
+    """Returns how many bytes (at most 64 MiB) of an endless line another user can send to a port."""
     return int(subprocess.check_output([sys.executable, "-c", _FLOOD, address, str(port)], timeout=60))

@@ -110,7 +110,7 @@ def dead_rows(
     at: Sequence[datetime] = (),
     **more: Any,
 ) -> pa.Table:
-    """`at`: when each of them failed, now by default."""
+    """`at` are the times of their failures, now by default."""
     of_all = {
         "cluster": GROUP.cluster_id,
         "group": GROUP.group,
@@ -166,7 +166,7 @@ class TableOffsets(OfTable, StoredOffsets[TableStorage]):
         return sorted(read(storage)["offset"].to_pylist())
 
     def test_groups_and_clusters_have_stored_offsets_of_their_own(self, storage: TableStorage) -> None:
-        """Replaces a binding to one group: several may fill a table."""
+        # Replaces the suite's test of a binding to one group, because several groups may fill a table.
         storage.init_offsets([StoredOffset("t", 0, TOPIC_ID, 0)])
         owners = [Binding("payments", "cluster-1"), Binding(GROUP.group, "cluster-2")]
         for owner in owners:
@@ -201,7 +201,6 @@ class TableDead(OfTable, Dead[TableStorage]):
         batch.commit()
 
     def again(self, storage: TableStorage) -> list[tuple[int, bytes | None]]:
-        """The next worker turns them into rows."""
         table = self.dead_letters(self.reopened(storage))
         batch = table.requeues.next()
         assert batch is not None

@@ -21,7 +21,7 @@ _ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """`kctl` with these words, by default on 60 columns and 8 rows. `seen` is all output so far."""
+    """`kctl` on a pseudo terminal. `seen` is all output so far."""
 
     def __init__(self, *words: str, columns: int = 60, rows: int = 8) -> None:
         self._own, theirs = pty.openpty()
@@ -39,7 +39,7 @@ class Terminal:
         self.seen = ""
 
     def read_until(self, pattern: str, seconds: float = 20.0, *, after: int = 0) -> str:
-        """All output, once the pattern matches from character `after` on."""
+        """Returns all output, once the pattern matches after character `after`."""
         over = threading.Event()
         timer = threading.Timer(seconds, over.set)
         timer.start()
@@ -70,14 +70,13 @@ class Terminal:
 
 
 def plain(text: str) -> list[str]:
-    """The lines without control sequences."""
     return _ESCAPE.sub("", text).replace("\r", "").split("\n")
 
 
 def on_a_terminal(
     *words: str, until: str | None = None, code: int | None = None, command: Sequence[str] = KCTL
 ) -> bytes:
-    """The terminal's output until the command ended with this exit code, or until it contained `until`."""
+    """Returns the terminal's output once the command has ended with this exit code, or once it contains `until`."""
     ours, theirs = pty.openpty()
     env = {**os.environ, "TERM": "xterm", "COLUMNS": "300", "LINES": "40"}
     with subprocess.Popen([*command, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=env) as process:

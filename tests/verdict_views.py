@@ -19,15 +19,13 @@ from tests.conftest import on_this_machine
 from tests.prometheus import Prometheus
 
 _METRIC = re.compile(r'^kctl_fleet_verdict\{.*level="(\w+)"\} 1\.0$', re.M)
-_TIMEOUT_SECONDS = 1.5
-"""How long `kctl rpc` waits for a frozen process."""
+_TIMEOUT_SECONDS = 1.5  # `kctl rpc` waits this long for a frozen process
 _WELL_SECONDS = 180.0
 _FAILING = re.compile(r'^kctl_fleet_finding\{.*level="failing",about="([^"]+)"\} 1\.0$', re.M)
 _LATE_BROKER = re.compile(
     r"no Kafka broker has answered|waited for the brokers|is failing \(1\): brokers\.|^about brokers$"
 )
-_TOP_SECONDS = 5.0
-"""`kctl top` waits two seconds for frozen processes."""
+_TOP_SECONDS = 5.0  # `kctl top` waits two seconds for frozen processes
 _ALERTS = {"KctlMasterDown": "none", "KctlFleetFailing": "failing", "KctlFleetDegraded": "degraded"}
 
 
@@ -37,17 +35,16 @@ class Shown(NamedTuple):
     level: str
     reason: str
     code: int | None = None
-    about: str = ""
-    """The part of the fleet, as the API names it."""
+    about: str = ""  # the part of the fleet, as the API names it
 
     @property
     def what(self) -> str:
-        """The reason up to its time, equal in all views; the rest may have changing numbers."""
+        """The reason up to its time, which all views share. The rest may have changing numbers."""
         return re.split(r" (?:since|at) \d|;", self.reason)[0]
 
 
 class Top:
-    """`kctl top` without a terminal prints lines, of which the last is shown."""
+    """Without a terminal, `kctl top` prints lines. The last line is what it shows."""
 
     def __init__(self, config: Path, every_seconds: float = 0.5) -> None:
         line = [*KCTL, "-c", str(config), "top", "--every", str(every_seconds)]
@@ -76,7 +73,7 @@ class Top:
 
 @dataclass(frozen=True)
 class Views:
-    """Views of one fleet on one host. Views not given, or without a `url`, are not asked."""
+    """Views of one fleet on one host. Views without a `url`, browser or Prometheus are not asked."""
 
     config: Path
     url: str | None
@@ -87,7 +84,7 @@ class Views:
     timeout_seconds: float = _TIMEOUT_SECONDS
 
     def shown(self) -> dict[str, Shown]:
-        """Asks all views at once. An unavailable one has the level `none`."""
+        """Asks all views at once. An unavailable view has the level `none`."""
         asked: dict[str, Callable[[], Shown]] = {
             "status": self.status,
             "rpc": self.rpc,
@@ -109,7 +106,7 @@ class Views:
         return _sentence((done.stdout or done.stderr.removeprefix("kctl: ")).split("\n")[0], done.returncode)
 
     def rpc(self) -> Shown:
-        """The line on stderr, and the field of the JSON, which must be equal."""
+        """Checks that the line on stderr equals the field of the JSON."""
         done = self._kctl("rpc", "ping", "-o", "json", "--timeout", str(self.timeout_seconds))
         if not done.stdout:
             return _sentence(done.stderr.removeprefix("kctl: ").strip(), done.returncode)
@@ -144,7 +141,6 @@ class Views:
         return Shown(found[1] if found else "none", f"about {', '.join(_FAILING.findall(answer.text))}")
 
     def alerts(self) -> Shown:
-        """The description of the gravest alert about the whole fleet."""
         assert self.prometheus is not None
         active = self.prometheus.active()
         alert = next((alert for alert in _ALERTS if alert in active), None)
@@ -171,8 +167,8 @@ def _sentence(text: str, code: int | None) -> Shown:
 
 
 def agree(shown: dict[str, Shown], level: str, *whats: str) -> bool:
-    """All views have this level and one of these reasons (`N` is any number), with the exit codes and `/readyz` that
-    follow; the alert names the part of the fleet."""
+    """Whether all views have this level, one of these reasons (`N` is any number), and the exit codes and `/readyz`
+    that follow. The alert names the part of the fleet."""
     reasons = {each.what for name, each in shown.items() if name not in ("metrics", "alerts")}
     alerts = shown.get("alerts")
     is_alerted = alerts is None or (
@@ -194,7 +190,7 @@ def pattern(*whats: str) -> re.Pattern[str]:
 
 
 def are_silent(shown: dict[str, Shown], code: int) -> bool:
-    """For a dead or hanging master: the page has no data, the command line an exit code, and no other view an
+    """Whether a dead or hanging master shows: the page has no data, the command line an exit code, and no other view an
     answer."""
     return (
         (shown["page"].level, shown["page"].what) == ("unknown", "no data")
@@ -206,8 +202,8 @@ def are_silent(shown: dict[str, Shown], code: int) -> bool:
 def await_shown(
     ask: Callable[[], dict[str, Shown]], is_so: Callable[[dict[str, Shown]], bool], seconds: float, what: str
 ) -> None:
-    """Asks all views repeatedly. Raises AssertionError with what they have shown last if they were asked later than
-    `seconds` of an idle machine after the call: an answer of a frozen process takes a time-out."""
+    """Asks all views repeatedly. An answer of a frozen process takes a time-out. Raises AssertionError with what they
+    have shown last if that was more than `seconds` of an idle machine after the call."""
     began = asked = time.monotonic()
     while not is_so(shown := ask()):
         if (passed := asked - began) > (limit := on_this_machine(seconds)):
@@ -225,11 +221,8 @@ def watched(
     change: Callable[[], object],
     opened: Callable[[], None],
 ) -> set[str]:
-    """Asks all views repeatedly from before a change until all is healthy; none may ever show `failing`.
-
-    `opened` lets the views follow a master to another address after the change. Returns all alerts that were pending at
-    any time.
-    """
+    """Asks all views repeatedly from before a change until all is healthy. None may ever show `failing`. `opened` lets
+    the views follow a master to another address after the change. Returns all alerts that were pending."""
     alerts: set[str] = set()
 
     def look() -> dict[str, Shown]:

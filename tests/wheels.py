@@ -13,14 +13,13 @@ LOCK = ROOT / "requirements.lock"
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """Removes variables of this environment or the repository."""
     hidden = ("KCTL_", "PYTHON", "VIRTUAL_ENV", "XDG_")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(hidden)}
     return kept | {"PATH": os.pathsep.join(p for p in os.environ["PATH"].split(os.pathsep) if ".venv" not in p)} | more
 
 
 def _uv(*words: str | Path) -> None:
-    """Tries uv's cache first, which the set-up has filled with all of the lock; then downloads."""
+    # The set-up has filled uv's cache with all of the lock, so uv rarely downloads.
     for offline in (["--offline"], []):
         done = subprocess.run(
             [UV, *words, *offline], env=clean_environment(), capture_output=True, text=True, check=False
@@ -31,20 +30,17 @@ def _uv(*words: str | Path) -> None:
 
 
 def build_wheels(directory: Path) -> None:
-    """As published, built by the locked hatchling."""
     for project in (ROOT / "agent", ROOT):
         options = ("--wheel", "--no-build-isolation", "--python", sys.executable)
         _uv("build", *options, "--out-dir", directory, project)
 
 
 def make_environment(directory: Path) -> Path:
-    """An empty virtual environment with the tests' Python; returns its `bin`."""
     _uv("venv", "--no-project", "--python", sys.executable, directory)
     return directory / "bin"
 
 
 def install(bin_directory: Path, distribution: str, wheels: Path) -> None:
-    """With the wheel's dependencies in the lock's versions, from uv's cache if possible."""
     locked = ("--constraint", LOCK, "--build-constraint", LOCK)
     _uv("pip", "install", "--python", bin_directory / "python", "--find-links", wheels, *locked, distribution)
 

@@ -24,7 +24,6 @@ def settings(folder: Path, **pipeline: Any) -> WorkerSettings:
 
 
 def driver(folder: Path, transform: str = "", **spark: Any) -> SparkSettings:
-    """For a worker with its own driver."""
     found = _parsed(folder, f'{TOML}transform = "{transform}"\n', spark=spark).spark
     assert found is not None
     return found

@@ -10,7 +10,7 @@ from tests.acceptance.handlers import Place
 
 
 def keep_account(storage: Path) -> None:
-    """Makes a file storage record each block that it receives from now on."""
+    """Records each block that a file storage receives from now on."""
     with closing(sqlite3.connect(storage, timeout=30)) as db, db:
         db.execute("create table ever(partition, first, last)")
         db.execute(
@@ -26,7 +26,7 @@ def account(storage: Path) -> Iterator[Place]:
 
 
 def ever_put(directory: Path) -> Iterator[Place]:
-    """Partition and offset of each message ever put into a new block, from the append-only file."""
+    """Reads partition and offset of each message ever put into a new block from the append-only file."""
     for path in sorted(directory.rglob("appendonly.aof*")):
         if path.suffix in (".manifest", ".rdb"):
             continue

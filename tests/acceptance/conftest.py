@@ -20,17 +20,16 @@ from tests.servers.kafka_cluster import KafkaCluster
 from tests.servers.redis_server import RedisServer, require_redis
 
 ONE_FLEET = {"test_engine.py", "test_spark_batches.py", "test_one_worker.py", "test_strangers_on_the_host.py"}
-LONGEST = (
+LONGEST = (  # the longest files begin first, so that the last one does not run alone
     *("test_spark_batches.py", "test_engine.py", "test_demo.py", "test_typed_messages.py", "test_one_worker.py"),
     *("test_spark_cluster.py", "test_unreadable_records.py", "test_watched_jobs.py", "test_alerts.py"),
     *("test_spark_hosts.py", "test_strangers_on_the_host.py", "test_attach.py"),
 )
-"""The longest files begin first, so that the last one does not run alone."""
 
 
 class EachByItself(LoadScopeScheduling):  # type: ignore[misc]  # it has no types
-    """Gives the next test to any free process, but keeps files with a shared fleet together. (pytest-xdist 3.8 ignores
-    marks for `--dist loadgroup` with pytest 9.)"""
+    """Gives the next test to any free process, but keeps files with a shared fleet together. pytest-xdist 3.8 ignores
+    marks for `--dist loadgroup` with pytest 9."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
@@ -50,7 +49,7 @@ SERVERS = pytest.StashKey[str]()
 
 
 class SharedBroker(KafkaBroker):
-    """The broker of the process that distributes the tests; only this process stops it."""
+    """The broker of the process that distributes the tests. Only that process stops it."""
 
     def __init__(self, bootstrap_servers: str) -> None:
         self._servers = bootstrap_servers
@@ -79,7 +78,6 @@ def broker(request: pytest.FixtureRequest) -> Iterator[KafkaBroker]:
 
 @pytest.fixture
 def redis_server(short_dir: Path) -> Iterator[RedisServer]:
-    """Syncs every write before it acknowledges it, so that a kill loses nothing."""
     require_redis()
     with RedisServer(short_dir / "redis", "--auto-aof-rewrite-percentage", "0") as server:
         yield server
@@ -93,7 +91,6 @@ def object_store(short_dir: Path) -> Iterator[ObjectStoreServer]:
 
 @pytest.fixture
 def make_cluster(short_dir: Path) -> Iterator[MakeCluster]:
-    """Clusters end after the fleets that use them."""
     with ExitStack() as stack:
 
         def make(**more: Any) -> SparkCluster:
@@ -113,7 +110,7 @@ def make_fleet(short_dir: Path, broker: KafkaBroker) -> Iterator[MakeFleet]:
 
 @pytest.fixture(scope="module")
 def shared_dir() -> Iterator[Path]:
-    """A short folder for a fleet of all tests of a module."""
+    """All tests of a module share this folder."""
     folder = Path(tempfile.mkdtemp(prefix="k", dir="/tmp"))
     yield folder
     shutil.rmtree(folder, ignore_errors=True)
@@ -127,7 +124,6 @@ def make_shared_fleet(shared_dir: Path, broker: KafkaBroker) -> Iterator[MakeFle
 
 @contextmanager
 def making_fleets(folder: Path, broker: KafkaBroker) -> Iterator[MakeFleet]:
-    """Closes the fleets at the end, and prints the last lines of their logs if a test fails."""
     made: list[Fleet] = []
 
     def make(

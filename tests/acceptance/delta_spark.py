@@ -37,8 +37,6 @@ CONF = {
 
 
 class DeltaRefused(Exception):
-    """Delta's own reason for a failed statement; `condition` is Delta's name for it."""
-
     def __init__(self, condition: str, message: str) -> None:
         super().__init__(f"{condition}: {message}")
         self.condition = condition
@@ -47,12 +45,11 @@ class DeltaRefused(Exception):
 @dataclass(frozen=True, slots=True)
 class Found:
     rows: list[list[Any]]
-    files_read: int | None
-    """Files of the table; None if the statement scans none."""
+    files_read: int | None  # None if the statement scans no files of the table
 
 
 class DeltaSpark:
-    """Starts in the background; the first statement waits for it."""
+    """Starts in the background. The first statement waits for it."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
@@ -71,7 +68,6 @@ class DeltaSpark:
         self._process.communicate(timeout=60)
 
     def sql(self, statement: str) -> Found:
-        """The statement's result. Raises DeltaRefused."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(json.dumps(statement) + "\n")
@@ -87,7 +83,7 @@ def delta_rs_rows(table: Path, columns: Sequence[str]) -> list[list[Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A value of any reader, comparable with those of the others and fit for JSON."""
+    """Makes values of all readers comparable, and fit for JSON."""
     if isinstance(value, datetime):
         return (value.astimezone(UTC).replace(tzinfo=None) if value.tzinfo else value).isoformat()
     if isinstance(value, bytes | bytearray):

@@ -12,7 +12,7 @@ from tests.conftest import BRIEF_JVM
 
 class Terminals:
     def __init__(self, folder: Path, names: Mapping[str, str], cwd: Path | None = None, **environment: str) -> None:
-        """`names`: what stands in the page, and what is used instead. The lines' output goes to `folder/log`."""
+        """`names` maps words of the page to those used instead. The lines' output goes to `folder/log`."""
         self._folder, self._names, self._cwd = folder, names, cwd or folder
         self._open: list[subprocess.Popen[bytes]] = []
         self._env = os.environ | {
@@ -33,7 +33,7 @@ class Terminals:
             return subprocess.run(command, env=self._env, cwd=self._cwd, stdout=-1, stderr=log, text=True).stdout
 
     def begin(self, lines: str) -> subprocess.Popen[bytes]:
-        """In a terminal of its own: the lines stay until `close`."""
+        """Runs the lines in their own terminal until `close`."""
         with (self._folder / "log").open("ab") as log:
             self._open.append(
                 subprocess.Popen(
@@ -49,7 +49,7 @@ class Terminals:
         return self._open[-1]
 
     def close(self) -> None:
-        """As Ctrl-C in each terminal, the last one first."""
+        """Sends Ctrl-C to each terminal, the last one first."""
         for each in reversed(self._open):
             for number in (signal.SIGINT, signal.SIGKILL):
                 try:

@@ -30,10 +30,8 @@ from tests.servers.kafka_cluster import KafkaCluster
 
 START_SECONDS = 90.0
 SETTLE_SECONDS = 60.0
-BATCH_SECONDS = "1.0"
-"""From the start of a batch to the next: a worker under load without a pause takes a core from the other tests."""
-ENGINE = os.environ.get("KCTL_TEST_ENGINE", "shared")
-"""The default for all workers; `own` gives each a Spark driver."""
+BATCH_SECONDS = "1.0"  # start to start: a worker under load without a pause takes a core from the other tests
+ENGINE = os.environ.get("KCTL_TEST_ENGINE", "shared")  # `own` gives each worker a Spark driver
 
 
 TOML = """\
@@ -93,7 +91,7 @@ class Fleet(DemoFleet):
         topic_configs: Any = None,
         **more: str,
     ) -> None:
-        """With `beside`, it uses another fleet's topic and group. `more` is TOML for further sections.
+        """With `beside`, it uses another fleet's topic and group. `more` is TOML for further sections. Its
         `bootstrap_servers` is the broker's address for the fleet if it differs from the test's."""
         super().__init__(directory)
         (directory / "logs").mkdir()
@@ -145,7 +143,7 @@ class Fleet(DemoFleet):
         return jvm
 
     def family(self, *names: str) -> list[psutil.Process]:
-        """These processes (default: all supervised ones) and their descendants."""
+        """The named processes (by default all supervised ones) and their descendants."""
         rows = self.processes()
         pids = [row["pid"] for name, row in rows.items() if row["pid"] is not None and (name in names or not names)]
         supervised = [psutil.Process(pid) for pid in pids]
@@ -169,7 +167,6 @@ class Fleet(DemoFleet):
         return all(workers.get(name, {}).get("state") == "running" for name in names)
 
     def kill_worker(self, name: str = "worker-0") -> None:
-        """Waits until the next process of this name runs."""
         pid = self.workers()[name]["pid"]
         os.kill(pid, signal.SIGKILL)
         eventually(lambda: self.is_running(name) and self.workers()[name]["pid"] != pid, START_SECONDS, "it runs again")
@@ -185,7 +182,6 @@ class Fleet(DemoFleet):
         )
 
     def send(self, count: int, value: bytes = b"x" * 100) -> None:
-        """Spreads `count` messages over the partitions, and waits for the acknowledgements."""
         with KafkaProducer(bootstrap_servers=self.broker.bootstrap_servers, acks="all") as producer:
             for number in range(count):
                 producer.send(self.topic, value, key=str(number).encode(), partition=number % self.partitions)
@@ -206,7 +202,6 @@ class Fleet(DemoFleet):
         return all(found.get(each) == self.sent[TopicPartition(self.topic, each)] for each in partitions)
 
     def load(self, rate: float = 1000.0) -> Producer:
-        """Runs a producer in a thread; call `finish` to count its messages."""
         producer = Producer(self.broker.bootstrap_servers, self.topic, self.partitions, rate)
         producer.start()
         self._loads.append(producer)
@@ -226,7 +221,6 @@ class Fleet(DemoFleet):
         return audit(places(self.open_storage().blocks()), {tuple(tp): count for tp, count in self.sent.items()})
 
     def stored_once(self) -> int:
-        """Returns the number of stored messages; fails unless each sent message is stored once."""
         found = self.audit()
         assert (found.lost, found.duplicated, found.stored) == (0, 0, self.sent.total()), found
         return found.stored

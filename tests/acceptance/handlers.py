@@ -1,7 +1,5 @@
-"""Handlers for the tests' sinkers: all but `refuses` record their messages, and `counts` its results, too.
-
-Each process writes its own file, once per call. `counts` never acknowledges some messages (`is_poison`).
-"""
+"""Handlers for the tests' sinkers. All but `refuses` record their messages, and `counts` also its results. Each process
+writes its own file, once per call. `counts` never acknowledges some messages (`is_poison`)."""
 
 import os
 import pickle
@@ -16,8 +14,7 @@ from kctl_agent.message import Message
 HANDLER = "tests.acceptance.handlers:counts"
 KEEPER = "tests.acceptance.handlers:keeps"
 REFUSER = "tests.acceptance.handlers:refuses"
-REFUSED = b"refuse"
-"""The payload that `refuses` never acknowledges."""
+REFUSED = b"refuse"  # `refuses` never acknowledges this payload
 Place = tuple[int, int]
 _RECORD = struct.Struct("<qi?")
 
@@ -56,7 +53,6 @@ def kept(folder: Path) -> list[Message]:
 
 
 def acknowledged(folder: Path) -> Counter[Place]:
-    """How often `counts` has acknowledged each message."""
     return Counter(
         (partition, offset)
         for path in folder.glob("*.ledger")

@@ -23,8 +23,7 @@ from tests.servers.kafka_broker import KafkaBroker
 from tests.verdict_views import Shown, Top, Views, await_shown, pattern
 
 HOSTS = ("a", "b", "c")
-WINDOW_SECONDS = 20.0
-"""After this time, unexplained silence of a partition is `stalled`."""
+WINDOW_SECONDS = 20.0  # after this time, unexplained silence of a partition is `stalled`
 LIMIT = 4000
 OF_LAG = {"KctlTimeLagOverObjective", "KctlConsumerLagGrowing", "KctlOldestUnhandled"}
 HOLD = "KCTL_TEST_HOLD"
@@ -63,7 +62,7 @@ AllShown: TypeAlias = dict[str, dict[str, Shown]]
 
 
 class HostsBench:
-    """Each host has its own storage, so that one of them can be full."""
+    """Each host has its own storage, so that a single one can be full."""
 
     def __init__(self, folder: Path, chromium: webdriver.Chrome, stack: ExitStack) -> None:
         self._folder, self._chromium, self._stack = folder, chromium, stack
@@ -119,7 +118,6 @@ class HostsBench:
         return self.views(HOSTS[-1]).pending() - OF_LAG
 
     def open(self) -> None:
-        """Opens the page of c, `kctl top` on each host, and a Prometheus that scrapes all hosts."""
         urls = {name: str(fleet.url()) for name, fleet in self.fleets.items()}
         for name, url in urls.items():
             if self._tops.get(name, ("",))[0] != url:
@@ -143,7 +141,7 @@ class HostsBench:
         return self._folder / f"{name}-holds"
 
     def views(self, name: str) -> Views:
-        """Page and alerts are those of host c; its alerts cover all hosts."""
+        """Page and alerts are those of host c, whose alerts cover all hosts."""
         fleet, top = self.fleets[name], self._tops.get(name)
         is_last = name == HOSTS[-1]
         return Views(
@@ -261,21 +259,18 @@ def worker_down(bench: HostsBench) -> Iterator[None]:
 
 
 class HostProblem(NamedTuple):
-    """A problem of host a, and what every view of the answering hosts has to show."""
+    """A problem of host a, and what every view of the answering hosts must show."""
 
     outage: Callable[[HostsBench], Any]
     level: str
     whats: tuple[str, ...]
     answering: tuple[str, ...] = HOSTS
-    unready: tuple[str, ...] = ()
-    """Hosts whose own work it is: their `/readyz` is 503."""
-    alerts: frozenset[str] = frozenset()
-    """All that may be pending, except those of lag."""
+    unready: tuple[str, ...] = ()  # the problem is their own work: their `/readyz` is 503
+    alerts: frozenset[str] = frozenset()  # all that may be pending, except those of lag
 
     @property
     def seconds(self) -> float:
-        """A harmless state has to last longer than silence may."""
-        return 2 * WINDOW_SECONDS if self.level == "ok" else SECONDS
+        return 2 * WINDOW_SECONDS if self.level == "ok" else SECONDS  # a harmless state must last longer than silence
 
     def are_pending(self, alerts: set[str]) -> bool:
         assert alerts <= self.alerts, alerts - self.alerts
@@ -292,7 +287,6 @@ class HostProblem(NamedTuple):
         ]
 
     def is_shown(self, shown: AllShown) -> bool:
-        """Whether all fleet views have its level and reason, and each `/readyz` its own."""
         fleet = [each for host in self.answering for view, each in shown[host].items() if view in VIEWS_OF_ALL]
         reasons = {each.what for each in fleet}
         codes = {host: shown[host]["readyz"].code for host in self.answering}
@@ -305,7 +299,7 @@ class HostProblem(NamedTuple):
 
 
 VIEWS_OF_ALL = frozenset({"status", "rpc", "top", "api", "page"})
-"""Views that join the answers of all hosts; a host's `/readyz` and `/metrics` are about its own work."""
+"""These views join the answers of all hosts. A host's `/readyz` and `/metrics` are about its own work."""
 OK = ("everything is running",)
 HOST_PROBLEMS = (
     HostProblem(paused, "ok", OK),

@@ -1,7 +1,7 @@
 """Batches that Spark puts into tables, without Kafka, with transforms that mark messages.
 
-Each case gives offsets of rows and dead letters, or the error. At last a written file, or a file of requeued dead
-letters, is removed before the commit.
+Each case returns offsets of rows and dead letters, or the error. The last cases remove a written file, or a file of
+requeued dead letters, before the commit.
 """
 
 import os
@@ -38,19 +38,17 @@ from tests.acceptance.requeued_rows import requeued_rows
 
 write = lake_put.write
 TP, GROUP = ("t", 0), Binding("group", "cluster")
-FAR = 1_782_000_000_000_000_000
-"""The year 58000 in microseconds, from producers that take milliseconds for microseconds."""
-RECORDS = (
+FAR = 1_782_000_000_000_000_000  # the year 58000, from producers that take milliseconds for microseconds
+RECORDS = (  # four messages: bytes that are not UTF-8, x, y and z
     "'t' as topic", "0 as partition", "id as offset", f"timestamp_micros({FAR} + id) as timestamp",
     "0 as timestampType", "cast(null as binary) as key", "get(array(X'FF', X'78', X'79', X'7A'), int(id)) as value",
     "cast(null as array<struct<key: string, value: binary>>) as headers",
 )  # fmt: skip
-"""Four messages: bytes that are not UTF-8, x, y and z."""
 Transform = Callable[[DataFrame], DataFrame]
 
 
 def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform:
-    """Marks messages with one of these values; `offset` and `error` are expressions."""
+    """Marks messages with one of these values. `offset` and `error` are expressions."""
 
     def transform(frame: DataFrame) -> DataFrame:
         is_bad = f.instr(f.lit(values), f.col("value").cast("string")) > 0
@@ -60,7 +58,7 @@ def marks(values: str, offset: str = "offset", error: str = "'no'") -> Transform
 
 
 def example(frame: DataFrame) -> DataFrame:
-    """That of examples/ for a table, which makes a row of each item."""
+    """Applies the example of examples/ for a table, which makes a row of each item."""
     values = """array('{"id": 7, "country": "a b/c", "items": ["x", "y"]}', '{"id": 8}', 'no JSON', null)"""
     return items.parsed(frame.withColumn("value", f.expr(f"cast(get({values}, int(offset)) as binary)")))
 
@@ -96,8 +94,8 @@ def offsets(table: Path) -> dict[str, Any]:
 
 
 def tried_again(spark: SparkSession, table: Path) -> None:
-    """Stores a batch's dead letters, but its rows are rejected because the table was changed meanwhile. Then another
-    transform runs the batch again."""
+    """Runs a batch again with another transform. The first try stores its dead letters, but its rows are rejected
+    because the table was changed meanwhile."""
 
     def first(frame: DataFrame) -> DataFrame:
         if frame.count():  # not the session that checks it
@@ -136,8 +134,8 @@ def stored(table: Path) -> dict[str, Any]:
 
 
 def put_losing(spark: SparkSession, table: Path, loser: Path) -> list[Any]:
-    """Puts four messages, three of them dead letters, and removes the file written into this table. Returns the error
-    and what is stored."""
+    """Puts four messages, three of them dead letters, and removes the file written into the table `loser`. Returns the
+    error and what is stored."""
 
     def losing(rows: DataFrame, folder: Folder, partition_by: Sequence[str] = ()) -> Written:
         written = write(rows, folder, partition_by)
@@ -181,7 +179,6 @@ def put_back_losing(spark: SparkSession, table: Path) -> list[Any]:
 
 
 def why_refused(transform: Transform, frame: DataFrame) -> str | None:
-    """As the transform of a storage that keeps messages."""
     try:
         check_transform(transform.__name__, call_transform(transform, transform.__name__, frame))
     except BootstrapError as error:
@@ -190,7 +187,6 @@ def why_refused(transform: Transform, frame: DataFrame) -> str | None:
 
 
 def locales(spark: SparkSession) -> list[str | None]:
-    """Of the JVM, of this Python and of an executor's."""
     jvm = spark._jvm.System.getProperty("sun.jnu.encoding")
     executors: str | None = spark.sparkContext.parallelize([0], 1).map(lambda _: os.environ.get("LC_ALL")).first()
     return [jvm, os.environ["LC_ALL"], executors]

@@ -23,8 +23,7 @@ from tests.servers.kafka_cluster import KafkaCluster, running_cluster
 from tests.servers.redis_server import RedisServer, require_redis
 from tests.verdict_views import Shown, Top, Views, await_shown
 
-SECONDS = 10.0
-"""Between an outage or its end and what the views must show."""
+SECONDS = 10.0  # from an outage or its end until the views must show it
 WORKERS = ("worker-0", "worker-1")
 SLOW = "backoff_max_seconds = 20.0\nping_timeout_seconds = 120.0\nstable_seconds = 1.0"
 """A killed process stays away and a frozen one is not killed, until the test ends the outage."""
@@ -76,7 +75,6 @@ class Bench:
         self.fleet.send(200)
 
     def begin(self) -> None:
-        """Undoes what the previous test has left."""
         self.open()
         self.await_well(START_SECONDS)
         self.is_well = False
@@ -178,8 +176,8 @@ Parts: TypeAlias = tuple[Fleet, dict[str, Any]]
 
 
 def made_fleet(folder: Path, stack: ExitStack, on: KafkaBroker | KafkaCluster, **more: str) -> Fleet:
-    """Collects each half second. Replicas in sync are asked for only every five seconds, so a lost broker is not in
-    them at once."""
+    """The fleet collects each half second. It asks for replicas in sync only every five seconds, so a lost broker is
+    not missing among them at once."""
     (folder / "fleet").mkdir()
     more = {"workers_more": SLOW, "backoff": "20.0", **more}
     more["sinkers"] = f"{more.get('sinkers', '')}\n\n[collect]\ninterval_seconds = 0.5"

@@ -173,7 +173,6 @@ def killed(bench: Bench, *names: str) -> Iterator[None]:
 
 @contextmanager
 def fatal(bench: Bench, *names: str) -> Iterator[None]:
-    """Started again with a transform and a handler that cannot be imported."""
     bench.parts["code"].write_text("def transform(")
     bench.fleet.kctl("restart", *names, exit_code=None)
     bench.await_states("fatal", *names)
@@ -296,17 +295,14 @@ def of_sinker(bench: Bench) -> dict[str, Any]:
 
 
 class Problem(NamedTuple):
-    """What is done to which fleet, and the level and reason that every view has to show."""
+    """What is done to which fleet, and the level and reason that every view must show."""
 
     bench: str
     outage: Outage
     level: str
-    whats: tuple[str, ...]
-    """One of these; `N` is any number."""
-    why: str = ""
-    """Words of the cause or remedy that the reason has, too."""
-    is_quick: bool = False
-    """Whether `make test` runs it, not only `make test-long`."""
+    whats: tuple[str, ...]  # one of these; `N` is any number
+    why: str = ""  # words of the cause or remedy that the reason also has
+    is_quick: bool = False  # whether also `make test` runs it, not only `make test-long`
 
 
 NO_BROKER = ("no Kafka broker has answered",)
@@ -390,4 +386,4 @@ def scale(bench: Bench) -> None:
 
 
 CHANGES: tuple[Callable[[Bench], None], ...] = (start, restart, restart_of_the_engine, reload, scale)
-"""What people do to a fleet in the ordinary course of things; nothing of it is ever `failing`."""
+"""Ordinary changes by people, during which nothing is ever `failing`."""

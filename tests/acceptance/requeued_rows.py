@@ -52,7 +52,6 @@ def store(spark: SparkSession, lake: LakeStorage, table: DeadLetterTable, rows: 
 
 
 def requeued_rows(spark: SparkSession, folder: Path) -> dict[str, Any]:
-    """The reports and both tables."""
     lake = LakeStorage(LocalFolder(folder / "my orders {a}"))
     lake.prepare()
     lake.fit(spark.createDataFrame([], SCHEMA).select(*COLUMNS).schema.json())

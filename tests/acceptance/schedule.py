@@ -34,26 +34,21 @@ from tests.servers.redis_server import RedisServer
 
 PARTITIONS = int(os.environ.get("KCTL_TEST_PARTITIONS", "4"))
 RATE = 400.0
-LONGEST_PAUSES_SECONDS = (1.0, 8.0)
-"""Between two kills: most kills hit what is starting."""
-KILLS_IN_A_ROW = 5
-"""After this many kills everything may start, so that the next kill hits a fleet at work."""
-FREEZES = 0.3
-"""The share of SIGSTOPs, which end by themselves; the others are SIGKILLs."""
-FREEZE_SECONDS = (1.0, 30.0)
-"""Shorter and longer than a session (6 s) and a lease (20 s)."""
+LONGEST_PAUSES_SECONDS = (1.0, 8.0)  # between two kills: most kills hit a process that is starting
+KILLS_IN_A_ROW = 5  # then everything may start, so that the next kill hits a fleet at work
+FREEZES = 0.3  # the share of SIGSTOPs, which end by themselves
+FREEZE_SECONDS = (1.0, 30.0)  # shorter and longer than a session (6 s) and a lease (20 s)
 LONGEST_ABSENCE_SECONDS = 3.0
 SINKERS = ("sinker-0", "sinker-1")
 WORKERS = ("worker-0", "worker-1")
 MASTER_RESTART_SECONDS = 1.0
-_KINDS = {
+_KINDS = {  # words of a command line, and what they identify
     "java": "a JVM",
     "kctl_agent.engine": "the engine's Python",
     "kctl_agent.worker": "a worker's Python",
     "kctl_agent.sinker": "a sinker",
     "kctl_agent.worker.query.daemon": "an executor's Python",
 }
-"""Words of a command line, and what they identify."""
 MAINTENANCE = "the maintenance"
 MAINTENANCE_COMMANDS = ("optimize",), ("vacuum", "--retention-hours", "0", "--yes")
 """Commands of `kctl storage` that run in a loop; no replaced file is kept."""
@@ -82,7 +77,7 @@ class OwnBroker(KafkaBroker):
 class Schedule:
     """Two workers, two sinkers, a producer. `run` kills, `settle_accounts` checks the result.
 
-    With a table there are no sinkers and no Python in the executors: workers store the rows, and one message in ten
+    With a table, there are no sinkers and no Python in the executors. Workers store the rows, and one message in ten
     becomes a dead letter. Compactions and vacuums run all the time.
     """
 
@@ -130,7 +125,7 @@ class Schedule:
         self._load = self.fleet.load(RATE)
 
     def run(self, strikes: int) -> None:
-        """Kills or freezes this many living parts, with a pause, which may be zero, before each."""
+        """Kills or freezes `strikes` living parts, with a pause, which may be zero, before each."""
         if self._lake is not None:
             self._maintenance_commands = cycle(MAINTENANCE_COMMANDS)
         try:
@@ -142,8 +137,7 @@ class Schedule:
                 self._maintenance.wait()
 
     def close(self) -> None:
-        """Thaws what a failed test has left frozen, because the fleet's end waits for it and it would outlive the
-        fleet."""
+        # The fleet's end waits for frozen processes that a failed test has left, and they would outlive it.
         for process in self._frozen:
             with suppress(psutil.NoSuchProcess):
                 process.resume()
@@ -168,7 +162,7 @@ class Schedule:
             print(f"{time.strftime('%H:%M:%S')} struck: {what}", flush=True)
 
     def _strike(self, kinds: Sequence[str], strike: Callable[[str], bool]) -> str:
-        """Strikes the first of these kinds with a living part; waits for one if all are away or frozen."""
+        """Strikes the first kind with a living part. If all are away or frozen, waits for one."""
 
         def struck() -> str | None:
             self._keep_up()
@@ -185,7 +179,7 @@ class Schedule:
         return rows.keys() == self._names and all(row["state"] in ("running", "idle") for row in rows.values())
 
     def settle_accounts(self) -> None:
-        """Without help, all processes run, and no message is lost, stored twice or left over."""
+        """Checks that all processes run without help, and that no message is lost, stored twice or left over."""
         self._await_flow()
         self.fleet.finish(self._load)
         eventually(self.fleet.is_caught_up, START_SECONDS, "everything is stored and committed")
@@ -220,7 +214,7 @@ class Schedule:
         assert (set(rows), set(dead)) == (produced - marked, marked)
 
     def _count_by_statistics(self, lake: Lake) -> None:
-        """As Delta's own Spark finds rows in a table that was compacted meanwhile."""
+        """Checks how Delta's own Spark finds rows in a table that was compacted meanwhile."""
         assert any(entry.get("kctl") == "compaction" for entry in DeltaTable(lake.path).history())
         ends = {tp.partition: count for tp, count in self.fleet.sent.items()}
         with DeltaSpark(lake.path.with_name("delta")) as delta:
@@ -247,7 +241,6 @@ class Schedule:
         assert set(handled) | dead == produced
 
     def _await_flow(self) -> None:
-        """Waits until all processes run and a new message has gone end to end, without help."""
         eventually(self.is_whole, 2 * START_SECONDS, "the fleet is whole")
         handled = self._handled()
         eventually(lambda: self._handled() > handled, SETTLE_SECONDS, "messages are handled")
@@ -264,7 +257,6 @@ class Schedule:
             return {tp.partition: found.offset for tp, found in admin.list_partition_offsets(places).items()}
 
     def _wait(self, seconds: float) -> None:
-        """Meanwhile restarts what is due, and a master that could not start."""
         until = time.monotonic() + seconds
         while True:
             self._keep_up()
@@ -283,8 +275,7 @@ class Schedule:
         self._is_up[part] = True
 
     def _keep_up(self) -> None:
-        """Restarts a master that ended with an error because it found no broker, as systemd does with
-        Restart=on-failure."""
+        """Restarts a master that found no broker and ended with an error, as systemd does with Restart=on-failure."""
         for process, until in list(self._frozen.items()):
             if until <= time.monotonic():
                 del self._frozen[process]

@@ -1,7 +1,5 @@
-"""`python spark_batches.py FOLDER` runs the cases of marking_transforms.py and typed_tables.py on one Spark of kctl.
-
-It prints their outcomes as JSON. The locale is not UTF-8.
-"""
+"""`python spark_batches.py FOLDER` runs the cases of marking_transforms.py and typed_tables.py on one Spark of kctl. It
+prints their outcomes as JSON. The locale is not UTF-8."""
 
 import json
 import os

@@ -23,17 +23,14 @@ CONF = f"""\
 "spark.driver.bindAddress" = "127.0.0.1"
 "spark.executor.cores" = "1"
 "spark.executor.memory" = "512m"
-"""
-"""What a driver on this machine needs to use the cluster, as lines of `[spark.conf]`."""
-OPEN = '"spark.authenticate" = "false"\n'
-"""kctl rejects a standalone cluster without a secret unless this is set."""
+"""  # what a driver on this machine needs to use the cluster, as lines of `[spark.conf]`
+OPEN = '"spark.authenticate" = "false"\n'  # kctl rejects a standalone cluster without a secret unless this is set
 
 SPECULATION = """\
 "spark.speculation" = "true"
 "spark.speculation.interval" = "100ms"
 "spark.speculation.task.duration.threshold" = "1s"
-"""
-"""Makes Spark run a task that takes longer than a second twice."""
+"""  # makes Spark run a task that takes longer than a second twice
 DAEMONS = """\
 spark.deploy.recoveryMode FILESYSTEM
 spark.deploy.recoveryDirectory {folder}
@@ -54,8 +51,8 @@ class SparkCluster:
     def __init__(
         self, directory: Path, secret: str | None = None, *, workers: int = EXECUTORS, private: Path | None = None
     ) -> None:
-        """With a `secret`, it accepts only clients that know it, and encrypts everything. The last worker sees an empty
-        folder of its own in place of `private`, as on another machine."""
+        """With a `secret`, it accepts only clients that know the secret, and encrypts everything. The last worker sees
+        an empty folder of its own in place of `private`, as on another machine."""
         self.directory = directory
         directory.mkdir()
         self._workers = workers
@@ -83,7 +80,7 @@ class SparkCluster:
         return self._running[name].pid
 
     def settings(self, more: str = "") -> dict[str, str]:
-        """Settings that make a fleet's driver use the cluster; `more` is lines of `[spark.conf]`."""
+        """Settings of a fleet's driver for this cluster. `more` is lines of `[spark.conf]`."""
         return {"spark_master": self.url, "spark_conf": self.conf + more}
 
     def start(self, stack: ExitStack) -> None:

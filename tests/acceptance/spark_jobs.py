@@ -49,7 +49,6 @@ def jars() -> str:
 
 @cache
 def python_with(version: str) -> str:
-    """The Python of an environment with only another PySpark, created once next to the cache of jars."""
     folder = jars_dir().parent / f"pyspark-{version}"
     if not folder.exists():
         new, uv = folder.with_name(f"{folder.name}.new"), Path(sys.executable).with_name("uv")
@@ -82,7 +81,7 @@ class SparkProcess:
         self._log.close()
 
     def kill(self) -> None:
-        """Kills Python and JVM at once, as `kill -9` or the loss of a container does."""
+        # Kills Python and JVM at once, as `kill -9` or the loss of a container does.
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
 

@@ -13,8 +13,7 @@ from tests.acceptance.fleets import Fleet
 from tests.conftest import eventually
 from tests.object_store_server import ObjectStoreServer
 
-STEP = 5000
-"""Offsets of a query."""
+STEP = 5000  # offsets of a query
 
 Places = Counter[tuple[str, int, int]]
 
@@ -34,7 +33,7 @@ class Lake:
         return places(self.path)
 
     def paths(self) -> set[str]:
-        """Files of batches, whether they are in the table or not."""
+        """Files of batches, including those that are not in the table."""
         return {str(path.relative_to(self.path)) for path in self.path.glob("kctl-*/**/*") if path.is_file()}
 
     def dead_letters(self) -> Places:
@@ -54,7 +53,6 @@ class StoredLake:
         return self._server.keys.secret
 
     def settings(self, more: str = "", **given: str) -> str:
-        """`given` overrides the server's settings."""
         settings = self._server.settings("orders", **given)
         named = [f'{name} = "{settings[name]}"' for name in ("uri", "endpoint", "credentials_file")]
         return "\n".join(['mode = "lake"', *named, more])
@@ -115,6 +113,6 @@ def shows_no_key(fleet: Fleet, secret: str, *executors: psutil.Process) -> None:
 
 
 def look_after(fleet: Fleet) -> None:
-    """Compacts, and removes all files that only older versions have, during whatever batch runs."""
+    """Compacts, and removes all files that only older versions have, also while a batch runs."""
     fleet.kctl("storage", "optimize")
     fleet.kctl("storage", "vacuum", "--retention-hours", "0", "--yes")

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.timeout(400)
 ALERT_SECONDS = 30.0
 LAG_OF_THE_TEST = 300
 AT_ONCE = {"KctlConsumerLagHigh", "KctlWorkerDown", "KctlDeadLetters"}
-"""The awaited alerts; the others keep their times, and none of them may fire."""
+"""The awaited alerts. The others keep their times, and none of them may fire."""
 
 
 def rules_of_the_test() -> str:

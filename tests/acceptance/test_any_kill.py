@@ -35,7 +35,6 @@ def own_broker() -> Iterator[OwnBroker]:
 
 @pytest.fixture
 def lake(storage: str, short_dir: Path) -> Lake | None:
-    """None: the storage is not a table."""
     return Lake(short_dir) if storage == "lake" else None
 
 

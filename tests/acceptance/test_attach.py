@@ -26,7 +26,6 @@ LINE = re.compile(r"^.*spark-submit .* examples/attached\.py 127.0.0.1:9092 orde
 
 @pytest.fixture
 def fleet(make_fleet: MakeFleet) -> Fleet:
-    """Has no workers of its own, and 100 messages in its topic."""
     fleet = make_fleet(workers=0, partitions=2, engine="own")
     fleet.start()
     eventually(lambda: fleet.ask("ping") is not None, START_SECONDS, "the master answers")
@@ -36,7 +35,6 @@ def fleet(make_fleet: MakeFleet) -> Fleet:
 
 @pytest.fixture
 def report(fleet: Fleet) -> Iterator[subprocess.Popen[bytes]]:
-    """The application of docs/attach.md."""
     [line] = LINE.findall((ROOT / "docs" / "attach.md").read_text())
     own = shlex.join([fleet.broker.bootstrap_servers, fleet.topic, str(fleet.directory / "run")])
     names = {"127.0.0.1:9092 orders run": own, "--conf": "--conf spark.ui.enabled=false --conf"}

@@ -66,8 +66,7 @@ def case(broker: KafkaBroker, spark: SparkJobs, tmp_path: Path) -> Case:
 
 
 def check(case: Case, expected: bool | None) -> Outcome:
-    """Gets kctl's verdict first, because Spark writes."""
-    verdict = case.verdict()
+    verdict = case.verdict()  # first, because Spark writes
     outcome = case.outcome()
     assert verdict is expected
     if verdict is not None:

@@ -49,8 +49,7 @@ def checkpoint_as_a_user(path: Path) -> None:
 
 
 def table_of(path: Path) -> DeltaTable:
-    """Reopens the table if delta-rs misses a log entry that was written during its listing, as any of its
-    readers must."""
+    # Any reader of delta-rs misses a log entry that is written during its listing.
     return read_again(lambda: DeltaTable(path), DeltaError)
 
 

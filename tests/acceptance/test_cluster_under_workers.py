@@ -60,7 +60,7 @@ class Scene:
         self._await_flow()
 
     def make_again(self, replicas: Mapping[int, list[int]], **configs: str) -> None:
-        """Deletes and recreates the topic with these replicas of each partition; no old message appears."""
+        """Deletes and recreates the topic with these replicas of each partition. No old message appears."""
         self.settle()
         self.fleet.partitions = len(replicas)
         self.fleet.sent.clear()
@@ -70,13 +70,12 @@ class Scene:
         eventually(lambda: None not in self._leaders().values(), SETTLE_SECONDS, "it has leaders")
 
     def settle(self) -> None:
-        """Stops the load and waits until every message is stored and committed."""
         if self._load in self.fleet._loads:
             self.fleet.finish(self._load)
         eventually(self.fleet.is_caught_up, SETTLE_SECONDS, "everything is stored and committed")
 
     def errors(self) -> list[str]:
-        """Errors in workers' answers and logs, except that an engine starts slowly, as on a busy machine."""
+        """Errors in workers' answers and logs. On a busy machine, an engine may start slowly."""
         shown = [row["last_error"] for row in self.fleet.workers().values() if row["last_error"]]
         for name in WORKERS:
             log = (self.fleet.directory / "logs" / f"{name}.log").read_text()
@@ -114,7 +113,7 @@ class Scene:
         return bool(rows) and all(row["leader_id"] not in (node, None) for row in rows)
 
     def _await_flow(self) -> None:
-        """Waits until every partition has a new commit, and both workers have a part in it."""
+        """Waits until every partition has a new commit, and both workers have partitions."""
         eventually(lambda: len(self.fleet.offsets()) == self.fleet.partitions, SETTLE_SECONDS, "all are known")
         before = {p: row["current_offset"] or 0 for p, row in self.fleet.offsets().items()}
 
@@ -139,7 +138,7 @@ class Scene:
 
 
 class UncleanElection:
-    """Each partition of a topic has two replicas; the follower is away for a while, then leads alone."""
+    """Each partition of a topic has two replicas. The follower is away for a while, then leads alone."""
 
     REPLICAS: Mapping[int, list[int]] = {0: [1, 2], 1: [2, 1]}
     CONFIGS: Mapping[str, str] = {"min_insync_replicas": "1", "unclean_leader_election_enable": "true"}
@@ -169,14 +168,12 @@ class UncleanElection:
 
 
 def create(cluster: KafkaCluster, topic: str, replicas: Mapping[int, list[int]], **configs: str) -> None:
-    """Takes the replicas of each partition, and settings with underscores in their names."""
     with KafkaAdminClient(bootstrap_servers=cluster.bootstrap_servers.split(",")) as admin:
         settings = {key.replace("_", "."): value for key, value in configs.items()}
         admin.create_topics({topic: {"assignments": replicas, "configs": settings}})
 
 
 def layout(cluster: KafkaCluster, topic: str) -> tuple[PartitionLayout, ...]:
-    """As the first broker that answers reports it; empty for a topic that does not exist."""
     with ClusterConnection(plain(cluster.bootstrap_servers), 30) as connection:
         found = topics_of(connection.open([topic])).get(topic)
         return found.partitions if found else ()
@@ -240,8 +237,7 @@ def test_a_topic_that_is_recreated_and_then_truncated_is_read_on_and_both_are_re
 
 
 def test_a_log_truncated_and_grown_again_is_read(cluster: KafkaCluster, make_fleet: MakeFleet) -> None:
-    """Meanwhile the log end is not polled: the next worker, which is paused, knows only the group's committed
-    offsets."""
+    """Meanwhile the log end is not polled: the next, paused worker knows only the group's committed offsets."""
     fleet = make_fleet(workers=1, partitions=2, on=cluster)
     place(fleet, cluster, UncleanElection.REPLICAS, **UncleanElection.CONFIGS)
     fleet.start("worker-0")
@@ -278,7 +274,6 @@ def test_a_log_truncated_and_grown_again_is_read(cluster: KafkaCluster, make_fle
 
 
 def place(fleet: Fleet, cluster: KafkaCluster, replicas: Mapping[int, list[int]], **configs: str) -> None:
-    """Recreates the fleet's topic with these replicas of each partition."""
     topics.delete_topic(cluster.bootstrap_servers, fleet.topic)
     eventually(lambda: layout(cluster, fleet.topic) == (), SETTLE_SECONDS, "the topic is gone")
     create(cluster, fleet.topic, replicas, **configs)
@@ -315,7 +310,7 @@ def left_out(fleet: Fleet) -> dict[str, Any] | None:
 
 
 def noted(fleet: Fleet) -> set[int | None]:
-    """The known log end, which is committed with the offsets."""
+    """Returns the known log end, which is committed with the offsets."""
     with KafkaAdminClient(bootstrap_servers=fleet.broker.bootstrap_servers.split(",")) as admin:
         offsets = admin.list_group_offsets({fleet.group: None})[fleet.group]
     known = [log_seen(parse(at.metadata), at.offset, at.leader_epoch) for at in offsets.values()]

@@ -55,7 +55,6 @@ def processes_in(folder: Path) -> list[list[str]]:
 
 @pytest.fixture
 def installed(short_dir: Path) -> Kctl:
-    """The installed command, run in an empty folder with an empty cache."""
     build_wheels(short_dir / "wheels")
     programs = make_environment(short_dir / "venv")
     install(programs, "kctl[spark]", short_dir / "wheels")
@@ -116,8 +115,7 @@ def test_the_demo_of_an_installed_kctl_answers_and_ctrl_c_ends_it_with_all_handl
 
 
 def has_rows(place: Path) -> bool:
-    """By the socket, which costs less than a command."""
-    answer = DemoFleet(place).ask("workers")
+    answer = DemoFleet(place).ask("workers")  # costs less than a command
     return answer is not None and any(row["rows_total"] for row in answer["rows"])
 
 

@@ -91,13 +91,11 @@ def shared(make_shared_fleet: MakeFleet) -> Fleet:
 
 @pytest.fixture
 def two(shared: Fleet) -> Fleet:
-    """Two workers whose queries are in one engine."""
     eventually(lambda: held(shared).get("queries") == 2, SETTLE_SECONDS, "a query each")
     return shared
 
 
 def with_pandas(fleet: Fleet) -> list[psutil.Process]:
-    """The fleet's processes that have imported pandas, by the libraries in their memory."""
     found = []
     for each in alive(psutil.Process(fleet.pid).children(recursive=True)):
         with suppress(FileNotFoundError, ProcessLookupError):  # idle Pythons of executors end
@@ -333,7 +331,6 @@ def test_a_hundred_killed_workers_leave_nothing_in_the_engine(make_fleet: MakeFl
 @pytest.mark.long
 @pytest.mark.timeout(3600)
 def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(make_fleet: MakeFleet) -> None:
-    """KCTL_TEST_BATCHES sets a larger number."""
     batches = int(os.environ.get("KCTL_TEST_BATCHES", "5000"))
     fleet = make_fleet(workers=1, partitions=1, engine="shared", trigger="0.0")
     fleet.start("worker-0")
@@ -361,16 +358,14 @@ def test_thousands_of_batches_leave_nothing_in_the_engine_and_its_worker(make_fl
 
 
 class Held(NamedTuple):
-    """After a garbage collection of the engine's JVM."""
+    """Counts after a garbage collection of the engine's JVM."""
 
     workers: int
     queries: int
-    threads: int
-    """Without those of Spark's block manager: its pools grow to 100 and shrink at rest."""
+    threads: int  # without Spark's block manager, whose pools grow to 100 and shrink at rest
     descriptors: int
     heap: int
-    files: int
-    """Files in its scratch folder, without the block manager's folders (at most 64)."""
+    files: int  # in its scratch folder, without the block manager's folders (at most 64)
 
 
 def held_at_rest(fleet: Fleet, jvm: psutil.Process) -> Held:

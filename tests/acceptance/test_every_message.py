@@ -65,7 +65,6 @@ def secured() -> Iterator[SecuredBroker]:
 
 
 def fleet_of(secured: SecuredBroker, make_fleet: MakeFleet, **more: str) -> Fleet:
-    """Uses TLS and a password, and reads only committed messages."""
     kafka = {"isolation_level": "read_committed", **secured.settings("boss")}
     return make_fleet(
         on=secured.broker,
@@ -97,7 +96,6 @@ def by_kafka_python(fleet: Fleet, codec: str) -> list[Sent]:
 
 
 def by_kctl(fleet: Fleet, codec: str) -> list[Sent]:
-    """Uses TLS and SASL from the fleet's kctl.toml; some lines are not UTF-8."""
     lines = [line.encode() for line in LINES] + [bytes(range(128, 256))]
     file = fleet.directory / "lines"
     file.write_bytes(b"".join(line + b"\n" for line in lines))
@@ -125,7 +123,6 @@ def by_kafkas_own(fleet: Fleet, codec: str) -> list[Sent]:
 
 
 def in_transactions(fleet: Fleet) -> list[Sent]:
-    """Commits one transaction, and aborts the ones before and after; a control record ends the log."""
     producer = KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, transactional_id=fleet.topic)
     producer.init_transactions()
     for word, is_kept in (("taken back", False), ("committed", True), ("taken back too", False)):

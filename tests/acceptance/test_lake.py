@@ -19,7 +19,6 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(400)]
 def test_whatever_is_produced_is_in_the_table_once_despite_an_outage_of_its_store(
     make_fleet: MakeFleet, object_store: ObjectStoreServer
 ) -> None:
-    """test_any_kill.py has a table in a folder."""
     table = StoredLake(object_store)
     fleet = make_fleet(partitions=3, storage=table.settings("maintenance = false"))
     fleet.send(3000)

@@ -25,11 +25,9 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(2400)]
 
 STRIKES = int(os.environ.get("KCTL_TEST_STRIKES", "25"))
 KINDS = ("executor", "executor", "Spark worker", "Spark master", "kctl worker", "engine")
-FREEZES = 0.4
-"""The share of SIGSTOPs; the others are SIGKILLs."""
+FREEZES = 0.4  # the share of SIGSTOPs among the strikes
 FREEZE_SECONDS = (1.0, 15.0)
-FLOW_SECONDS = 180.0
-"""Until batches are stored again after a strike."""
+FLOW_SECONDS = 180.0  # until batches are stored again after a strike
 
 
 @pytest.mark.shows("anything of a Spark cluster is killed or frozen: in a folder and on S3 each message is a row, once")
@@ -72,8 +70,7 @@ def test_whatever_of_a_cluster_is_killed_or_frozen_each_message_is_a_row_once(
 
 
 def strike(kind: str, cluster: SparkCluster, fleet: Fleet, drawn: random.Random, freeze: float | None) -> str:
-    """Kills a part of this kind, or freezes it for this many seconds; restarts what only a machine's supervisor
-    would."""
+    """`freeze` is in seconds, None kills. Restarts what only a machine's supervisor would."""
     name, pid = victim(kind, cluster, fleet, drawn)
     os.kill(pid, signal.SIGKILL if freeze is None else signal.SIGSTOP)
     if freeze is not None:
@@ -134,8 +131,8 @@ def rows(table: Lake) -> dict[tuple[int, int], str]:
 @pytest.mark.shows("a killed task attempt, a speculative one and one that wakes after the commit add no row")
 @pytest.mark.parametrize("fate", ["killed", "frozen"])
 def test_late_attempts_add_no_row(fate: str, make_cluster: MakeCluster, make_fleet: MakeFleet, short_dir: Path) -> None:
-    """Each attempt draws other values. The first stops in the middle of its file until a speculative one is done; Spark
-    then kills it, but cannot while it is frozen."""
+    """Each attempt draws other values. The first stops in the middle of its file until a speculative attempt is done.
+    Spark then kills the first one, but cannot while it is frozen."""
     table, cluster = Lake(short_dir), make_cluster()
     fleet = make_fleet(
         partitions=1,

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 FIRST, SECOND = 1600, 400
 """Messages of at least two batches, in two partitions: offsets below 800 in the first batch, from 800 in the second."""
-SKIPPING = (
+SKIPPING = (  # by the log's statistics, the files of the first messages have no match for these
     "offset >= 800",
     "at >= timestamp_micros(800 * 1000001 - 500000000)",
     "day >= date_add(date'1969-12-01', 80)",
@@ -36,7 +36,6 @@ SKIPPING = (
     "weight >= 800",
     "timestamp >= timestamp_millis({sent_at})",
 )
-"""By the log's statistics, the files of the first messages have no match for these."""
 OTHERS = "insert into {} (topic, partition, offset, country) values ('other', 0, {}, '50%'), ('other', 0, {}, 'de')"
 REFUSED = {
     "set tblproperties ('delta.enableChangeDataFeed' = 'true')": "cannot write: changeDataFeed",
@@ -64,7 +63,7 @@ def name_of(table: Path) -> str:
 
 
 def assert_each_once(delta: DeltaSpark, table: Lake, fleet: Fleet) -> None:
-    """As delta-rs and Delta's own Spark read both tables."""
+    """Checks both tables as delta-rs and Delta's own Spark read them."""
     marked = Counter({place: 1 for place in sent(fleet) if place[2] % 10 == 0})
     for path, expected in (table.path, sent(fleet) - marked), (table.dead_letters_path, marked):
         rows = delta.sql(f"select topic, partition, offset from {name_of(path)} where topic = '{fleet.topic}'").rows
@@ -201,9 +200,12 @@ def backdate(table: Path) -> None:
 
 
 def beside(fleet: Fleet, delta: DeltaSpark, statement: str) -> None:
-    """Delta rejects a DELETE or MERGE if a batch was committed since it began to read, regardless of the rows: if
+    """Runs a statement next to a fleet.
+
+    Delta rejects a DELETE or MERGE if a batch was committed since it began to read, regardless of the rows. So if
     batches come faster, the fleet is paused. If a worker's checkpoint removes backdated entries between Spark's listing
-    and reading of the log, the statement restarts; if that was after its commit, the column exists."""
+    and reading of the log, the statement restarts. If that was after its commit, the column exists.
+    """
     try:
         delta.sql(statement)
     except DeltaRefused as refused:

@@ -19,10 +19,9 @@ from tests.conftest import eventually
 from tests.servers.kafka_broker import running_broker
 from tests.servers.redis_server import RedisServer
 
-OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))
-"""Processes count as stalled after 60 s."""
+OUTAGE_SECONDS = float(os.environ.get("KCTL_TEST_OUTAGE_SECONDS", "100"))  # processes count as stalled after 60 s
 NAMED_SECONDS = 45.0
-"""A sinker waits 30 s for a reply: a claim whose reply is lost would keep its messages until the lease ends."""
+"""A sinker waits 30 s for a reply. A claim whose reply is lost keeps its messages until the lease ends."""
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300 + 2 * OUTAGE_SECONDS)]
 
@@ -35,8 +34,6 @@ SINKERS = f'count = 1\nhandler = "{KEEPER}"'
 
 
 class Given(Bench):
-    """A fleet whose parts can be taken away, without views."""
-
     def __init__(self, fleet: Fleet, parts: dict[str, Any]) -> None:
         self.fleet, self.parts = fleet, parts
 

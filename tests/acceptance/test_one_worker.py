@@ -48,7 +48,7 @@ def fleet(make_shared_fleet: MakeFleet) -> Fleet:
 
 
 class Bench:
-    """Offsets are counted from the test's begin, which is the same in both partitions."""
+    """Counts offsets from the test's begin, which is the same in both partitions."""
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
@@ -59,7 +59,7 @@ class Bench:
 
     @contextmanager
     def holding(self) -> Iterator[None]:
-        """Within it, no batch ends."""
+        """No batch ends within it."""
         place = self.fleet.directory / "hold"
         place.touch()
         try:
@@ -81,7 +81,7 @@ class Bench:
         return [record.offset - self.begin for block in blocks for record in block.messages()]
 
     def events(self) -> list[tuple[str, int, int, int]]:
-        """Kind, partition, and the two offsets of each event that moved a position."""
+        """Kind, partition, old and new offset of each event that moved a position."""
         found = [each for each in self.fleet.events() if each["partition"] is not None and each["kind"] != "lost"]
         moves = [
             (each["kind"], each["partition"], each["from"] - self.begin, each["to"] - self.begin) for each in found

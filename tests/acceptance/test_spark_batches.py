@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def outcomes(shared_dir: Path) -> Any:
-    """The stderr of the script is the test's."""
     command = [sys.executable, str(Path(__file__).with_name("spark_batches.py")), str(shared_dir)]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
     return json.loads(subprocess.run(command, env=env, stdout=subprocess.PIPE, check=True).stdout)

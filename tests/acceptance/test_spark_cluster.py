@@ -130,7 +130,7 @@ def test_a_late_executor_without_the_folder_fails(make_cluster: MakeCluster, sta
 @pytest.mark.long
 @pytest.mark.shows("a cluster that cannot reach the driver is reported within 30 s")
 def test_missing_executors_are_reported(make_cluster: MakeCluster, start: StartFleet, shared: Path) -> None:
-    """An unused port stands for an address that the cluster's machines cannot reach."""
+    # An unused port stands for an address that the cluster's machines cannot reach.
     table, cluster = Lake(shared), make_cluster()
     cluster.conf = cluster.conf.replace('"spark.driver.host" = "127.0.0.1"', '"spark.driver.host" = "127.0.0.2"')
     fleet = start(cluster, table.settings())
@@ -180,7 +180,7 @@ def test_tasks_follow_cores_and_partitions_stay(make_cluster: MakeCluster, make_
     fleet.start("worker-0")
 
     def batch() -> tuple[int, dict[int, str]]:
-        """The number of tasks, and the executor that has read each partition."""
+        """Returns the number of tasks, and the executor that has read each partition."""
         first = fleet.sent[TopicPartition(fleet.topic, 0)]
         fleet.send(records)
         eventually(fleet.is_caught_up, START_SECONDS, "all is committed")
@@ -232,7 +232,7 @@ SECRET = "hunter2-of-the-cluster"
 
 
 def processes_that_put(client: Any) -> set[int]:
-    """Processes that have sent a put, by their connections' names in Redis' log of all commands."""
+    """Finds the connections' names in Redis' log of all commands."""
     put = client.register_script(_source("put")).sha.encode()
     entries = [entry for entry in client.slowlog_get(-1) if put in entry["command"]]
     return {int(entry["client_name"].removeprefix(b"kctl-")) for entry in entries}

@@ -63,13 +63,12 @@ with socket.socket() as peer:
         if error.errno != errno.ENOTCONN:
             raise
 print(os.getuid(), reply.hex())
-"""
-"""Sends bytes to a port and prints what comes back within three seconds."""
+"""  # sends bytes to a port and prints what comes back within three seconds
 
 
 @pytest.fixture(scope="module")
 def planted(shared_dir: Path) -> Path:
-    """A working directory with modules named as the libraries are, which leave a trace when they run."""
+    """A working directory with modules named as the libraries, which leave a trace when they run."""
     folder = shared_dir / "cwd"
     for package in ("kctl", "kctl_agent", "kctl_agent/worker", "kctl_agent/sinker", "pyspark", "py4j", "kafka"):
         (folder / package).mkdir(parents=True, exist_ok=True)
@@ -80,7 +79,6 @@ def planted(shared_dir: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def fleet(planted: Path, make_shared_fleet: MakeFleet) -> Iterator[Fleet]:
-    """A worker whose transform is next to kctl.toml, started in the planted working directory."""
     fleet = make_shared_fleet(
         partitions=1,
         kafka="static_membership = true",

@@ -50,16 +50,15 @@ AMOUNT = {"name": "amount", "type": {"type": "bytes", "logicalType": "decimal", 
 AT = {"name": "placed_at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
 ITEM = {"type": "record", "name": "shop.Item", "fields": [ID, {"name": "price", "type": ["null", "double"]}]}
 FIELDS = (ID, AMOUNT, AT, {"name": "items", "type": {"type": "array", "items": ITEM}})
-LATER = (
+LATER = (  # each schema after the first has one more of these fields
     {"name": "note", "type": ["null", "string"], "default": None},
     {"name": "n", "type": "int", "default": 7},
     {"name": "tags", "type": {"type": "array", "items": "string"}, "default": []},
 )
-"""Each schema after the first has one more of these fields."""
 
 
 class Sent(NamedTuple):
-    """A message, written with a schema; `reason` is empty if the message is good."""
+    """A message, written with a schema. `reason` is empty if the message is good."""
 
     schema: dict[str, Any]
     payload: bytes | None
@@ -85,7 +84,6 @@ class Topic:
         self._number = 0
 
     def register(self) -> None:
-        """The next version."""
         fields = [*FIELDS, *LATER[: len(self.schemas)]]
         schema = {"type": "record", "name": "shop.Order", "fields": fields}
         self.schemas.append((self.registry.register(f"{self.fleet.topic}-value", schema), schema))
@@ -158,8 +156,8 @@ class Topic:
         assert len(dead) == len(bad)
 
     def _is_row_of(self, sent: Sent, row: dict[str, Any]) -> None:
-        """Compares with fastavro's values. A field that the schema of a message lacks has its default, or null in rows
-        that are older than the column."""
+        """Compares with fastavro's values. A field that is missing in the message's schema has its default. In rows
+        that are older than the column, it is null."""
         if sent.payload is None:
             assert all(value is None for value in row.values())
             return

@@ -77,7 +77,6 @@ def test_good_partitions_are_read_within_90_seconds_and_each_bad_one_is_named_un
 
 
 def send_bad_ones(fleet: Fleet) -> None:
-    """Into partition 0: good, poison, good, poison, poison, good, and 700 times the same with nanoseconds."""
     with KafkaProducer(bootstrap_servers=fleet.broker.bootstrap_servers, acks="all") as producer:
         for value in (b"g", POISON, b"g", POISON, POISON, b"g"):
             producer.send(fleet.topic, value, key=b"k", headers=[("h", b"\x00")], partition=0, timestamp_ms=1_000)

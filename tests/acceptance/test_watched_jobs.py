@@ -41,8 +41,7 @@ bootstrap_servers = "{servers}"
 uri = "{checkpoint}"
 interval_seconds = 1.0
 """
-STOPPED_SECONDS = 20.0
-"""The limit of a killed batch, the window, and the two intervals, with some seconds to spare."""
+STOPPED_SECONDS = 20.0  # the limit of a killed batch, the window, and the two intervals, with some seconds to spare
 EVENT_LOG = ("enabled=true", "compress=false", "rolling.enabled=false")
 RATE = 100.0
 ASYNCHRONOUS = {"asyncProgressTrackingEnabled": "true", "asyncProgressTrackingCheckpointIntervalMs": "1000"}
@@ -125,7 +124,7 @@ class Job:
             return {(key.topic, key.partition): at for key, at in consumer.end_offsets(keys).items()}
 
     def read(self) -> Seen:
-        """Waits for offsets newer than this call; checks each lag by the log ends read before and after."""
+        """Waits for offsets newer than this call. The log ends before and after the answer bound each lag."""
         before, asked = self.ends(), time.time()
 
         def newer() -> Seen | None:
@@ -147,7 +146,6 @@ class Job:
         return int(newest(self.checkpoint / entries).name)
 
     def watch(self) -> None:
-        """Waits for the status `ok` and offsets of five batches."""
         eventually(lambda: self.group.get("status") == "ok", START_SECONDS, "it keeps up")
         seen = list[Seen]()
         while len({tuple(each.offsets.items()) for each in seen}) < 5:
@@ -155,7 +153,7 @@ class Job:
         self._seen += seen
 
     def check_seen(self) -> None:
-        """All offsets seen are those of the newest done batch, with 0.1 s of tolerance for clocks."""
+        """All offsets seen are those of the newest done batch, with a tolerance of 0.1 s between clocks."""
         for seen in self._seen:
             done = []
             for events in self._starts[: seen.starts]:
@@ -174,7 +172,7 @@ class Job:
         eventually(lambda: self.read().offsets.get((orders, 2)) == 4, START_SECONDS, "the new partition is read")
 
     def is_stopped(self, *, is_killed: bool) -> Offsets:
-        """Ends it under load, in a batch if it is killed; returns the offsets at which kctl shows its end."""
+        """Ends the job under load, a killed one during a batch. Returns the offsets at which kctl shows its end."""
         if is_killed:
             eventually(lambda: self._newest("offsets") > self._newest("commits"), START_SECONDS, "a batch runs")
             self._spark.kill()

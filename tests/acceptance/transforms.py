@@ -27,8 +27,8 @@ def every_tenth_marked(frame: DataFrame) -> DataFrame:
 
 
 def typed_by_offset(frame: DataFrame) -> DataFrame:
-    """For a table: columns of types with and without bounds in files, all made of the offset; one message in ten is
-    unreadable."""
+    """For a table. Columns have types with and without bounds in files, and all values are made of the offset. One
+    message in ten is unreadable."""
     return frame.selectExpr(
         "topic",
         "partition",
@@ -55,8 +55,6 @@ def shuffles(frame: DataFrame) -> DataFrame:
 
 
 def chokes(frame: DataFrame) -> DataFrame:
-    """Fails in the executor at a record that asks for it."""
-
     def check(batches: Iterator[Any]) -> Iterator[Any]:
         for batch in batches:
             if POISON in batch.column("value").to_pylist():

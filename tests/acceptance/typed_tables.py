@@ -68,8 +68,7 @@ class Table:
         self.topic, self.path, self.registry = folder.name, folder, registry
         self.events: list[str] = []
         self.end = 0
-        self.is_running = False
-        """If false, each batch starts a query."""
+        self.is_running = False  # if false, each batch starts a query
         self._spark = spark
         self.storage = LakeStorage(LocalFolder(folder), merge_schema=merge_schema)
         self.typed = TypedRows(
@@ -179,7 +178,7 @@ def evolving(table: Table) -> dict[str, Any]:
 
 
 def widened(table: Table) -> dict[str, Any]:
-    """Widens int to long, which the table rejects; then the registry gets a version that fits."""
+    """Widens int to long, which the table rejects. Then the registry gets a version that fits."""
     number, schema = table.register(ID, VALUE)
     table.put((framed(number, encoded(schema, {"id": "a", "value": 1})), None))
     long = {**VALUE, "type": "long"}
@@ -191,7 +190,7 @@ def widened(table: Table) -> dict[str, Any]:
 
 
 def away(table: Table) -> dict[str, Any]:
-    """The registry fails before and while a schema appears; known ids keep working."""
+    """The registry fails before and while a schema appears. Known ids keep working."""
     client.TIMEOUT_SECONDS, client.RETRY_SECONDS, client.UNKNOWN_SECONDS = 0.3, 0.0, 0.0
     table.registry.fault = 500, b""
     found: dict[str, Any] = {"before": table.refused((None, None))}
@@ -288,7 +287,7 @@ def logical(type_: str, name: str, **more: Any) -> dict[str, Any]:
 
 MEMBERS = ["null", "boolean", "long", "double", "string", "bytes", record(ID, name="Part")]
 MEMBERS += [{"type": "array", "items": "string"}]
-TYPES: dict[str, tuple[Any, list[Any]]] = {
+TYPES: dict[str, tuple[Any, list[Any]]] = {  # fields of every type with their values
     "int": ("int", [-(2**31), 2**31 - 1]),
     "long": ("long", [-(2**63), 2**63 - 1]),
     "float": ("float", [-0.5, inf]),
@@ -314,11 +313,9 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
     "map": ({"type": "map", "values": "long"}, [{}, {"a": 1}]),
     "union": (MEMBERS, [None, True, 7, 0.5, "x", b"y", {"id": "z"}, ["a", "b"]]),
 }
-"""Fields of every type with their values."""
 
 
 def in_column(name: str, value: Any) -> Any:
-    """A value of fastavro as its column has it."""
     if isinstance(value, UUID):
         return str(value)
     if isinstance(value, time):
@@ -333,7 +330,7 @@ def in_column(name: str, value: Any) -> Any:
 
 
 def every_type(table: Table) -> list[list[str]]:
-    """The columns that differ from what was written, by another version than the newest."""
+    """Returns the columns that differ from what was written, by another version than the newest."""
     fields = [{"name": name, "type": type_} for name, (type_, _) in TYPES.items()]
     number, schema = table.register(ID, *fields)
     table.register(*fields, VALUE)

@@ -17,8 +17,7 @@ from kctl_agent.storage.redis import storage as redis
 from kctl_agent.storage.selection import Selection
 from tests.conformance.given import TOPIC_ID, chunk, everything, fill, offsets, put, settle_dead, total
 
-PassTime = Callable[[float], None]
-"""Makes the storage's clock go on by so many seconds."""
+PassTime = Callable[[float], None]  # makes the storage's clock go on by so many seconds
 
 
 class Claims:

@@ -27,8 +27,6 @@ KeyError: 'id'"""
 
 
 class Dead(Generic[S]):
-    """In a subclass, `kill` turns a message of its store into a dead letter, and `again` reads requeued messages."""
-
     def dead_letters(self, storage: S) -> DeadLetterStore:
         raise NotImplementedError
 
@@ -75,7 +73,7 @@ class Dead(Generic[S]):
         assert (store.count_dead(), store.count_dead(Selection(partition=1, offset_to=1))) == (10, 2)
 
     def kill_two_kinds(self, storage: S) -> DeadLetterStore:
-        """Offsets 0 to 2 of partition 0 died of `ERROR`, 0 to 4 of partition 1 of `TRACE`."""
+        """Offsets 0 to 2 of partition 0 died of `ERROR`, offsets 0 to 4 of partition 1 of `TRACE`."""
         self.kill(storage, 3)
         self.kill(storage, 5, partition=1, error=TRACE)
         return self.dead_letters(storage)

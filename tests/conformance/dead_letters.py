@@ -27,8 +27,7 @@ from tests.conformance.given import (
     total,
 )
 
-Damage = Callable[[int], bytes]
-"""Overwrites the block with this first offset; returns the bytes written."""
+Damage = Callable[[int], bytes]  # overwrites the block with this first offset, and returns the bytes
 
 
 class DeadLetters(Dead[Storage]):

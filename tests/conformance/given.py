@@ -11,8 +11,7 @@ from kctl_agent.storage.chunk import Chunk, Put, StoredOffset
 from kctl_agent.storage.claim import Claim, Settled
 
 TOPIC_ID = "f3a1b2c3-d4e5-46f7-98a9-0b1c2d3e4f5a"
-OTHER_TOPIC_ID = "00000000-0000-0000-ffff-ffffffffffff"
-"""128 bits each, as Kafka gives them (KIP-516)."""
+OTHER_TOPIC_ID = "00000000-0000-0000-ffff-ffffffffffff"  # 128 bits, as Kafka gives them (KIP-516)
 
 
 def chunk(
@@ -24,7 +23,7 @@ def chunk(
     partition: int = 0,
     version: int = 1,
 ) -> Chunk:
-    """Offsets from `start` to before `end` (or those of `at`), each with its offset as value: b"0007"."""
+    """Offsets from `start` to before `end`, or those of `at`. A message has its offset as value: b"0007"."""
     found = np.array(list(range(start, end) if at is None else at), np.int64)
     values = BinaryColumn(np.full(len(found), 4, np.int32), b"".join(b"%04d" % offset for offset in found))
     return Chunk(topic, partition, topic_id, start, end, version, Columns(found, found * 10, None, values, None))
@@ -36,7 +35,7 @@ def put(storage: Storage, *chunks: Chunk) -> list[Put]:
 
 
 def fill(storage: Storage, count: int, partition: int = 0, topic: str = "t") -> None:
-    """`count` messages from offset 0 of an empty partition."""
+    """Puts `count` messages, from offset 0 of an empty partition."""
     storage.init_offsets([StoredOffset(topic, partition, TOPIC_ID, 0)])
     put(storage, chunk(0, count, topic=topic, partition=partition))
 
@@ -54,7 +53,7 @@ def offsets(claims: Iterable[Claim]) -> list[int]:
 
 
 def everything(storage: Storage, owner: str = "a") -> list[Message]:
-    """Claims and acknowledges all that can be claimed now."""
+    """Claims and acknowledges all messages that can be claimed now."""
     found: list[Message] = []
     while claims := storage.claim(owner, 1000, 60.0):
         for claim in claims:
@@ -69,7 +68,7 @@ def settle_dead(storage: Storage, claim: Claim, error: str = "no") -> Settled:
 
 
 def total(storage: Storage) -> tuple[int, int, int, int]:
-    """Pending, processing, delayed, dead; then the same sums from the partitions."""
+    """Pending, processing, delayed, dead. Checks that the partitions have the same sums."""
     stats = storage.stats()
     names: Sequence[str] = ("pending", "processing", "delayed", "dead")
     assert [getattr(stats, name) for name in names] == [
@@ -79,6 +78,6 @@ def total(storage: Storage) -> tuple[int, int, int, int]:
 
 
 def is_empty(storage: Storage) -> bool:
-    """Only dead letters may be left."""
+    """True even if there are dead letters."""
     stats = storage.stats()
     return stats.pending == stats.processing == stats.delayed == 0

@@ -27,8 +27,6 @@ FAR = 2**53 - 10
 
 
 class StoredOffsets(Generic[S]):
-    """In a subclass, `plan` and `stored` store and read messages of its store."""
-
     def plan(self, storage: S, chunk: Chunk) -> Callable[[], Put]:
         """Prepares this chunk's commit; the result commits it. Both raise as `Writer.put`."""
         raise NotImplementedError
@@ -38,7 +36,6 @@ class StoredOffsets(Generic[S]):
         raise NotImplementedError
 
     def reopened(self, storage: S) -> S:
-        """As another process opens it."""
         there: S = pickle.loads(pickle.dumps(storage))
         return there
 

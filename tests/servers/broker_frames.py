@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import Any, Final
 
 Fields = Mapping[str, Any]
-"""A message by kafka-python's field names; structs are mappings, arrays of structs lists of mappings."""
+"""A message by kafka-python's field names. Structs are mappings, and arrays of structs lists of mappings."""
 
 _MODULES = (
     "kafka.protocol.admin",
@@ -32,17 +32,12 @@ def request_classes() -> dict[str, Any]:
 
 
 class RequestFrames:
-    """Splits a stream of bytes into requests."""
-
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """Returns complete requests as kafka-python's objects, each with its `header`.
-
-        Raises:
-            ValueError: not a request, or a kind or version that kafka-python does not know.
-        """
+        """Returns complete requests as kafka-python's objects, each with its `header`. Raises ValueError for bytes that
+        are not a request, or a kind or version that kafka-python does not know."""
         self._bytes += data
         found = []
         while (frame := self._next_frame()) is not None:
@@ -64,11 +59,8 @@ class RequestFrames:
 
 
 def response_frame(request: Any, fields: Fields) -> bytes:
-    """Encodes the response in the request's version; missing fields get their defaults.
-
-    Raises:
-        ValueError: the response does not have a field.
-    """
+    """Encodes the response in the request's version. Missing fields get their defaults. Raises ValueError if the
+    response does not have a field."""
     name = type(request).__name__.removesuffix("Request")
     response = _message(_classes("Response")[name], fields)
     response.API_VERSION = request.API_VERSION
@@ -80,8 +72,8 @@ def response_frame(request: Any, fields: Fields) -> bytes:
 def metadata_fields(
     brokers: Mapping[int, str], leaders: Mapping[str, Sequence[int]], wanted: Iterable[str] | None = None
 ) -> Fields:
-    """Fields of a Metadata response: `brokers` maps numbers to HOST:PORT, `topics` names to partition leaders (-1:
-    none). With `wanted` only these topics, UNKNOWN_TOPIC_OR_PARTITION for missing ones."""
+    """Fields of a Metadata response. `brokers` maps numbers to HOST:PORT, `leaders` topics to partition leaders (-1:
+    none). With `wanted`, the response has only these topics, and UNKNOWN_TOPIC_OR_PARTITION for missing ones."""
     names = list(leaders) if wanted is None else list(wanted)
     return {
         "brokers": [{"node_id": node, **_address(text), "rack": None} for node, text in brokers.items()],

@@ -20,8 +20,7 @@ from kctl.jars.lock import jar_paths, jars_dir
 from kctl_agent.spark.class_archive import fingerprint, is_private, options
 
 _PORT_ATTEMPTS = 5
-_formatted: dict[str, bytes] = {}
-"""The files that Kafka's tool left in a formatted data directory."""
+_formatted: dict[str, bytes] = {}  # the files that Kafka's tool left in a formatted data directory
 
 
 def archives_dir() -> Path:
@@ -33,13 +32,13 @@ def archive_path() -> Path:
 
 
 def archive_options() -> tuple[str, ...]:
-    """Empty without an archive that only its user can have written."""
+    """Returns no options unless only this user can have written the archive."""
     path = archive_path()
     return (*options(path), "-Xlog:cds*=off") if is_private(path) else ()
 
 
 def kafka_command(main_class: str, *arguments: str) -> list[str]:
-    """The command line of a Kafka tool; with the archive it takes two thirds of the processor time."""
+    """With the archive, a tool takes two thirds of the processor time."""
     return kafka_broker.kafka_command(main_class, *arguments, options=archive_options())
 
 
@@ -79,7 +78,7 @@ class KafkaBroker(kafka_broker.KafkaBroker):
         return super().launch(ports)
 
     def _format(self, properties: Path, log: int, log_start: int) -> None:
-        """Runs the tool, a JVM, only the first time; copies its files later, with new names in one of them."""
+        """Runs the tool, a JVM, only once. Later brokers get a copy of its files, with new names in one of them."""
         data = self._directory / "data"
         if not _formatted or "log.dirs" in self._extra:
             super()._format(properties, log, log_start)
@@ -93,14 +92,13 @@ class KafkaBroker(kafka_broker.KafkaBroker):
         (data / "meta.properties").write_text("".join(f"{name}={text}\n" for name, text in names.items()))
 
     def restart(self) -> None:
-        """Stops if it runs, then starts on the same ports and data (3 s more after `kill`). Raises as `start`."""
+        """Starts again on the same ports and data. This takes 3 s more after `kill`."""
         self.stop()
         self.start()
 
 
 @contextmanager
 def running_broker() -> Iterator[KafkaBroker]:
-    """In a short temporary folder."""
     with (
         tempfile.TemporaryDirectory(prefix="b", dir="/tmp", ignore_cleanup_errors=True) as folder,
         KafkaBroker(Path(folder)) as running,

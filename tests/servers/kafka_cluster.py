@@ -18,8 +18,7 @@ _START_TIMEOUT_SECONDS = 120.0
 
 
 class KafkaCluster:
-    """Brokers 1, 2 and 3; two must run. Each dies with the thread that started it, so start all from one that lives
-    long enough."""
+    """Brokers 1, 2 and 3, of which two must run. Each dies with the thread that started it."""
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None) -> None:
         """`properties` apply to every broker and override ours."""
@@ -52,10 +51,8 @@ class KafkaCluster:
         return ",".join(f"127.0.0.1:{ports[0]}" for ports in self.ports.values())
 
     def start(self) -> None:
-        """Starts missing brokers at once; returns when all answer (about 10 s).
-
-        Raises StartError with the last lines of a failing broker's log, JarsMissing, JavaMissing.
-        """
+        """Starts missing brokers at once. Returns when all answer, after about 10 s. Raises StartError with the last
+        lines of a failing broker's log, JarsMissing, JavaMissing."""
         try:
             waits = [broker.launch(self.ports[number]) for number, broker in self.brokers.items() if broker.pid is None]
             for wait in waits:
@@ -77,14 +74,13 @@ class KafkaCluster:
         return node
 
     def controller(self) -> int:
-        """The broker that leads the quorum."""
         with self.connected() as connection:
             node = quorum_leader(connection)
         assert node is not None
         return node
 
     def kill(self) -> None:
-        """Sends SIGKILL to all: a clean stop would wait for the others."""
+        # A clean stop would wait for the others.
         for broker in self.brokers.values():
             broker.kill()
 
@@ -98,7 +94,6 @@ class KafkaCluster:
 
 @contextmanager
 def running_cluster(properties: Mapping[str, str] | None = None) -> Iterator[KafkaCluster]:
-    """Three brokers with these properties, in a short temporary folder."""
     with (
         tempfile.TemporaryDirectory(prefix="b", dir="/tmp", ignore_cleanup_errors=True) as folder,
         KafkaCluster(Path(folder), properties=properties) as running,

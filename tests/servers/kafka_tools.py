@@ -16,7 +16,6 @@ Kind = Literal["classic", "share", "streams"]
 _TIMEOUT_SECONDS = 60
 _CONSUMER = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 TOPICS, OFFSETS = "org.apache.kafka.tools.TopicCommand", "org.apache.kafka.tools.GetOffsetShell"
-"""Tools for topics and for the offsets of logs."""
 _TOOLS = {
     "share": "org.apache.kafka.tools.consumer.group.ShareGroupCommand",
     "streams": "org.apache.kafka.tools.streams.StreamsGroupCommand",
@@ -25,8 +24,8 @@ _TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class GroupPartition:
-    """A row of `--describe`; what the tool prints as `-`, or not at all, is None. For a share group `current_offset` is
-    the start offset."""
+    """A row of `--describe`. A value that the tool prints as `-`, or not at all, is None. For a share group,
+    `current_offset` is the start offset."""
 
     topic: str
     partition: int
@@ -39,8 +38,6 @@ class GroupPartition:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """The row of `--describe --state`."""
-
     coordinator_id: int
     state: str
     members: int
@@ -48,8 +45,8 @@ class GroupState:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A row of `--describe --members --verbose`; `assignment` as sorted (topic, partition). For a streams group, active
-    tasks as (subtopology, partition), and `host` is the process."""
+    """A row of `--describe --members --verbose`. `assignment` has sorted pairs of topic and partition. For a streams
+    group, they are active tasks (subtopology, partition), and `host` is the process."""
 
     consumer_id: str
     host: str
@@ -78,8 +75,7 @@ def describe_group(bootstrap_servers: str, group: str) -> list[GroupPartition]:
 
 
 def describe_state(bootstrap_servers: str, group: str) -> GroupState:
-    """State (`Stable`, `Empty`, `PreparingRebalance` …) and coordinator. Raises KctlError if the group does not
-    exist."""
+    """Raises KctlError if the group does not exist."""
     return _state(group, run(bootstrap_servers, "--group", group, "--describe", "--state"))
 
 
@@ -92,7 +88,7 @@ def _state(group: str, output: str) -> GroupState:
 
 
 def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
-    """Members with partitions, sorted by id; may be empty. Raises KctlError if the group does not exist."""
+    """Returns members with partitions, sorted by id. Raises KctlError if the group does not exist."""
     row = _row_pattern(group, r"(.+?)\s+(/\S*)\s+(.+?)\s+(\d+)\s+(?:-|\d+)\s+(\S+)\s+(?:-|\d+)\s+\S+")
     members = []
     for line in run(bootstrap_servers, "--group", group, "--describe", "--members", "--verbose").splitlines():
@@ -103,8 +99,8 @@ def describe_members(bootstrap_servers: str, group: str) -> list[GroupMember]:
 
 
 def describe_all(bootstrap_servers: str, kind: Kind, group: str) -> DescribedGroup:
-    """Partitions, state and members. For streams groups the tool prints only partitions of members' tasks. Raises
-    KctlError if the group does not exist."""
+    """For streams groups, the tool prints only partitions of members' tasks. Raises KctlError if the group does not
+    exist."""
     if kind == "classic":
         where = (bootstrap_servers, group)
         return DescribedGroup(describe_group(*where), describe_state(*where), describe_members(*where))
@@ -132,25 +128,24 @@ def describe_all(bootstrap_servers: str, kind: Kind, group: str) -> DescribedGro
 def _newer_partition(
     kind: str, topic: str, partition: str, first: str, second: str, end: str, lag: str
 ) -> GroupPartition:
-    """The leader epoch comes before a share group's offset and after a streams group's."""
+    # The leader epoch comes before a share group's offset and after a streams group's.
     offset = second if kind == "share" else first
     numbers = _number(offset), _number(end or "-"), _number(lag)
     return GroupPartition(topic, int(partition), *numbers, consumer_id=None, host=None)
 
 
 def reset_offsets(bootstrap_servers: str, group: str, topic: str, to: str | int) -> None:
-    """Resets a topic's committed offsets to `"earliest"`, `"latest"` or an offset. The group must have no members."""
+    """Resets to `"earliest"`, `"latest"` or an offset. The group must have no members."""
     target = ["--to-offset", str(to)] if isinstance(to, int) else [f"--to-{to}"]
     run(bootstrap_servers, "--group", group, "--reset-offsets", "--topic", topic, *target, "--execute")
 
 
 def consumer_group_command(bootstrap_servers: str, *arguments: str) -> list[str]:
-    """The command line of the tool. Raises JarsMissing and JavaMissing."""
     return kafka_command(_CONSUMER, "--bootstrap-server", bootstrap_servers, *arguments)
 
 
 def run(bootstrap_servers: str, *arguments: str, tool: str = _CONSUMER) -> str:
-    """What the tool prints. Raises KctlError with its reason if it has failed."""
+    """Returns what the tool prints. Raises KctlError with its reason if it has failed."""
     command = kafka_command(tool, "--bootstrap-server", bootstrap_servers, *arguments)
     done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False)
     errors = [line for line in done.stdout.splitlines() if line.startswith("Error: ")]
@@ -173,12 +168,12 @@ def _text(text: str) -> str | None:
 
 
 def _partitions(assignment: str) -> tuple[tuple[str, int], ...]:
-    """Parses `a:0,1;b:2` to pairs; separators differ between Kafka versions, so each topic is found by its colon."""
+    """Parses `a:0,1;b:2`. Separators differ between Kafka versions, so each topic is found by its colon."""
     topics = re.findall(r"([\w.-]+):([\d,]+)", assignment)
     return tuple(sorted((topic, int(number)) for topic, numbers in topics for number in numbers.split(",") if number))
 
 
 def _tasks(assignments: str) -> tuple[tuple[str, int], ...]:
-    """Parses `ACTIVE: 0:[0,1]; ...` to pairs."""
+    """Parses `ACTIVE: 0:[0,1]; ...`."""
     subtopologies = re.findall(r"(\w+):\[([\d,]+)\]", assignments)
     return tuple(sorted((name, int(number)) for name, numbers in subtopologies for number in numbers.split(",")))

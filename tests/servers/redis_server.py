@@ -28,8 +28,8 @@ def require_redis() -> None:
 
 
 class RedisServer:
-    """A context manager with all files in `directory`. After `kill`, `start` recovers from the append-only file. The
-    server ends with the thread that started it."""
+    """A context manager with all files in `directory`. The server ends with the thread that started it. After `kill`,
+    `start` recovers from the append-only file."""
 
     def __init__(self, directory: Path, *options: str) -> None:
         """`options` are words of redis-server's command line, and override ours."""
@@ -52,7 +52,6 @@ class RedisServer:
         return redis.Redis(unix_socket_path=str(self.socket))
 
     def start(self) -> None:
-        """Returns when the server answers."""
         self.directory.mkdir(parents=True, exist_ok=True)
         command = [*dies_with_parent("TERM"), "redis-server", *self._words(), *self._options]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, cwd=self.directory)
@@ -70,7 +69,7 @@ class RedisServer:
             self.socket.unlink(missing_ok=True)
 
     def frozen(self) -> AbstractContextManager[None]:
-        """While frozen, the kernel accepts connections, and nothing answers."""
+        """Meanwhile the kernel accepts connections, which get no answer."""
         assert self.pid is not None
         return stopped([self.pid])
 
@@ -97,7 +96,7 @@ class RedisServer:
         return [word for name, value in settings.items() for word in (f"--{name}", value)]
 
     def _answers(self) -> bool:
-        """Asks without a client library, which would retry, and counts an error as an answer."""
+        """Asks without a client library, which would retry. An error counts as an answer."""
         assert self._process is not None
         assert self._process.poll() is None, (self.directory / "redis.log").read_text()
         with socket.socket(socket.AF_UNIX) as connection:

@@ -38,7 +38,6 @@ _GUIDS = UUID("5f0c4a1e-2f63-4d0b-9a6e-0f5d3c1b2a90")
 
 
 def guid_of(number: int) -> UUID:
-    """`FaultyRegistry`'s GUID of an id; Apicurio 2 has none."""
     return uuid5(_GUIDS, str(number))
 
 
@@ -53,8 +52,7 @@ class SchemaRegistry:
         [self.port] = free_ports(1)
         self._process: subprocess.Popen[bytes] | None = None
         self._registered: list[tuple[str, bytes, int]] = []
-        self.is_complete = False
-        """Whether it answers and has each schema that was registered."""
+        self.is_complete = False  # whether it answers and has each schema that was registered
 
     @property
     def url(self) -> str:
@@ -65,7 +63,7 @@ class SchemaRegistry:
         return self
 
     def start(self) -> None:
-        """Starts it; after `kill` with the same port, and the same schemas under the same ids."""
+        """After `kill`, it has the same port, and the same schemas under the same ids."""
         home = _unpacked()
         java = [str(java_command()), "-Xmx300m", *BRIEF_JVM.split(), f"-Duser.home={self._folder}"]
         options = [f"-Dquarkus.http.port={self.port}", "-Dquarkus.http.host=127.0.0.1"]
@@ -86,7 +84,6 @@ class SchemaRegistry:
         self.kill()
 
     def kill(self) -> None:
-        """Ends it with SIGKILL. It had the schemas in its memory."""
         self.is_complete = False
         if self._process is not None:
             self._process.kill()
@@ -97,7 +94,7 @@ class SchemaRegistry:
         self._process.send_signal(signal.SIGSTOP if is_frozen else signal.SIGCONT)
 
     def register(self, subject: str, schema: Any, *references: tuple[str, str, int], kind: str = "AVRO") -> int:
-        """Returns the id; references are (name, subject, version)."""
+        """Returns the id. References are (name, subject, version)."""
         names = ("name", "subject", "version")
         given = {"references": [dict(zip(names, each, strict=True)) for each in references]} if references else {}
         text = schema if isinstance(schema, str) else json.dumps(schema)
@@ -120,7 +117,7 @@ class SchemaRegistry:
 
 
 class FaultyRegistry:
-    """Forwards requests to a registry unless `fault` is set: status and body of each answer, or None for silence.
+    """Forwards requests to a registry, unless `fault` is set: status and body of each answer, or None for silence.
 
     While the registry is killed, it closes connections, as a TCP proxy does. `asked` counts requests by path. It also
     knows schemas by GUID. With `tls`, it serves HTTPS.

@@ -1,9 +1,9 @@
 """`ScriptedAgent`: an agent that follows a test's script, well or badly, over a real socket and the real wire.
 
-For tests of whatever talks to agents. A script holds for each command what happens when asked:
+A script has a step, or several, for each command:
 
     with ScriptedAgent(run_dir, "worker-0", {"kafka_lag": [Answers({"rows": []}), BreaksFrame()]}) as agent:
-        ...                       # the first call is answered, every later one gets half a frame and an end
+        ...                       # it answers the first call, and sends half a frame for every later one
         assert [request.rpc for request in agent.requests] == ["kafka_lag"]
 
 Socket, stale detection and framing are those of `kctl_agent.paths` and `kctl_agent.rpc.wire`.
@@ -40,13 +40,11 @@ __all__ = ["Answers", "BreaksFrame", "HangsUp", "Refuses", "ScriptedAgent", "Sen
 
 
 class ScriptedAgent(ScriptedServer[Request]):
-    """Serves `run_dir`/`name`.sock by a script: command name -> step, or steps for the 1st, 2nd and every later call.
+    """Serves `run_dir`/`name`.sock. The script has a step, or steps for the 1st, 2nd and every later call, of each
+    command.
 
-    `ping` is answered unless scripted; a command that is not in the script is an unknown method. When it vanishes the
-    socket file stays, and may be replaced; `close` removes it.
-
-    Raises (start):
-        PathError: the socket cannot be made there.
+    `ping` is answered unless scripted. A command that is not in the script is an unknown method. When the agent
+    vanishes, the socket file stays, and may be replaced. `close` removes it.
     """
 
     def __init__(self, run_dir: Path, name: str, script: Mapping[str, Step | Sequence[Step]]) -> None:

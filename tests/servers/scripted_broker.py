@@ -1,16 +1,15 @@
-"""A Kafka broker for tests, `ScriptedBroker`, that follows a script, well or badly, over a real socket and the real
-protocol.
+"""`ScriptedBroker`: a Kafka broker that follows a test's script over a real socket and the real protocol.
 
-For what a real broker cannot be made to do at a given moment: a coordinator that loads its offsets for ever, a leader
-that moves between two questions, half a response. A script maps each request to what happens:
+It does what a real broker cannot be made to do at a given moment, such as loading offsets for ever, moving a leader
+between two questions, or sending half a response. A script has a step, or several, for each request:
 
     script = {"DescribeGroups": [Answers({"groups": [{"group_id": "billing", "error_code": 14}]}), HangsUp()]}
     with ScriptedBroker(script, topics={"orders": 2}) as broker:
         ...                        # a client of any kind, at broker.address
         assert broker.asked.count("DescribeGroups") == 2
 
-ApiVersions, Metadata and FindCoordinator are answered without a script: the broker knows the requests of its script and
-these three, leads all partitions of `topics` and coordinates every group.
+The broker answers ApiVersions, Metadata and FindCoordinator without a script. It knows only these requests and those of
+its script. It leads all partitions of `topics` and coordinates every group.
 """
 
 import socket
@@ -32,13 +31,13 @@ from tests.servers.scripted_server import (
 __all__ = ["Answers", "BreaksFrame", "HangsUp", "Script", "ScriptedBroker", "SendsBytes", "Stalls", "Step"]
 
 Script: TypeAlias = Mapping[str, Step | Sequence[Step]]
-"""Request name, as in Kafka's documentation -> step, or steps for the 1st, 2nd and every later request."""
+"""Maps a request's name in Kafka's documentation to a step, or to steps for the 1st, 2nd and every later request."""
 
 
 class ScriptedBroker(ScriptedServer[Any]):
     """A broker on 127.0.0.1 that follows its script, and answers in order, as Kafka does.
 
-    `requests` are kafka-python's objects. `topics` are names with their numbers of partitions; a test with several
+    `requests` are kafka-python's objects. `topics` are names with their numbers of partitions. A test with several
     brokers scripts `Metadata` with `metadata_fields`. `versions` are the announced versions of requests, by default all
     that kafka-python knows. A request that is not announced ends its connection, as with a real broker.
     """
@@ -64,7 +63,6 @@ class ScriptedBroker(ScriptedServer[Any]):
 
     @property
     def address(self) -> str:
-        """HOST:PORT, known once the broker is started."""
         return f"127.0.0.1:{self._port}"
 
     @property

@@ -1,6 +1,4 @@
-"""`ScriptedServer`, the loop of `ScriptedAgent` and `ScriptedBroker`: the steps of a script, and how connections are
-served.
-"""
+"""`ScriptedServer`, the base of `ScriptedAgent` and `ScriptedBroker`, and the steps of a script."""
 
 import selectors
 import socket
@@ -25,7 +23,7 @@ _VANISH: Final = b"v"
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """`result` may be made from the request; a broker's result is its response's fields, with defaults for the
+    """A callable makes `result` from the request. A broker's result is its response's fields, with defaults for the
     others."""
 
     result: Mapping[str, Any] | Callable[[Any], Mapping[str, Any]] = field(default_factory=dict)
@@ -34,8 +32,6 @@ class Answers:
 
 @dataclass(frozen=True, slots=True)
 class Refuses:
-    """Answers with an error, as agents do."""
-
     error: AgentError = field(default_factory=lambda: CommandFailed("as scripted"))
 
 
@@ -48,7 +44,7 @@ class BreaksFrame:
 
 @dataclass(frozen=True, slots=True)
 class SendsBytes:
-    """Sends these bytes instead of an answer; the connection stays."""
+    """Sends these bytes instead of an answer, and keeps the connection."""
 
     data: bytes = b"\x00\x00\x00\x05NaN{}"
 
@@ -65,7 +61,7 @@ class Vanishes:
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """Sends nothing until the event is set or the seconds are over (without either, for ever); then takes the next
+    """Sends nothing until the event is set or the seconds are over, or for ever without either. Then takes the next
     step."""
 
     until: threading.Event | None = None
@@ -86,10 +82,8 @@ class _Peer(Generic[R]):
 
 
 class ScriptedServer(ABC, Generic[R]):
-    """Serves a script: what a request is for -> step, or steps for the 1st, 2nd and every later call.
-
-    One thread serves. `requests` has all requests received so far, in order.
-    """
+    """Serves a script, which maps what a request is for to a step, or to steps for the 1st, 2nd and every later call.
+    One thread serves. `requests` has all requests received so far, in order."""
 
     def __init__(self, name: str, script: Mapping[str, Step | Sequence[Step]]) -> None:
         self.requests: list[R] = []
@@ -119,7 +113,6 @@ class ScriptedServer(ABC, Generic[R]):
         """The frame of an answer."""
 
     def _when_unknown(self) -> Answers | Refuses | HangsUp:
-        """The step for requests that are not in the script."""
         return HangsUp()
 
     def _close_listener(self) -> None:
@@ -129,7 +122,6 @@ class ScriptedServer(ABC, Generic[R]):
         """Called in the server's thread when the listener has vanished."""
 
     def start(self) -> None:
-        """On return a caller is served."""
         self._listener = self._listen()
         self._selector = selectors.DefaultSelector()
         self._wake, self._woken = socket.socketpair()
@@ -138,16 +130,12 @@ class ScriptedServer(ABC, Generic[R]):
         self._thread.start()
 
     def vanish(self) -> None:
-        """Ends connections and listener as a SIGKILL does, called from the test's side."""
         self._wake.send(_VANISH)
         self._has_vanished.wait()
 
     def close(self) -> None:
-        """Idempotent.
-
-        Raises:
-            ValueError, TypeError, ...: whatever a callable of the script has raised, or what cannot be sent.
-        """
+        """Raises what a callable of the script has raised, or ValueError or TypeError for what cannot be sent.
+        Idempotent."""
         with suppress(OSError):
             self._wake.send(_CLOSE)
         self._thread.join()
@@ -206,7 +194,7 @@ class ScriptedServer(ABC, Generic[R]):
         self._answer_waiting(peer)
 
     def _answer_waiting(self, peer: _Peer[R]) -> None:
-        """In order: a stalling request delays later ones on this connection."""
+        # In order, because a stalling request delays later ones on this connection.
         while peer.waiting and peer.stalled is None and peer in self._peers:
             steps = self._script.get(self._about(peer.waiting[0]))
             if steps is None:
@@ -259,7 +247,7 @@ class ScriptedServer(ABC, Generic[R]):
             self._drop(peer)
 
     def _vanish(self) -> None:
-        """As the kernel does for a killed process: its descriptors close, its files stay."""
+        """Closes descriptors and leaves files, as the kernel does for a killed process."""
         if not self._has_vanished.is_set():
             self._selector.unregister(self._listener)
             self._listener.close()

@@ -31,8 +31,8 @@ PASSWORD = "correct horse"
 
 
 class SecuredBroker:
-    """Listeners as HOST:PORT: `plain` (everybody may do everything), `tls`, `sasl` and `sasl_tls`. Users: `alice`,
-    without rights, and `boss`, with all; each with PLAIN, SCRAM and (unsigned) OAUTHBEARER tokens."""
+    """Listeners as HOST:PORT: `plain` (everybody may do everything), `tls`, `sasl` and `sasl_tls`. Users are `alice`,
+    without rights, and `boss`, with all. Each has PLAIN, SCRAM and (unsigned) OAUTHBEARER tokens."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -86,7 +86,6 @@ class SecuredBroker:
             assert len(done[1]) == 1, done
 
     def settings(self, user: str) -> dict[str, str]:
-        """Settings of `[kafka]` for this user's password over TLS."""
         password = self.directory / "password"
         password.touch(0o600)
         password.write_text(f"{PASSWORD}\n")
@@ -164,8 +163,6 @@ class SecuredBroker:
 
 
 class Right(NamedTuple):
-    """A right such as `READ` of the group `billing`."""
-
     resource: str
     name: str
     operation: str

@@ -1,6 +1,5 @@
-"""Topics of a test broker: each function opens an admin client, blocks for 50 ms to some seconds until the change is
-visible, and raises kafka.errors.KafkaError as the broker answers.
-"""
+"""Topics of a test broker. Each function opens an admin client, and blocks for 50 ms to some seconds until the change
+is visible. It raises kafka.errors.KafkaError as the broker answers."""
 
 from collections.abc import Mapping
 from contextlib import closing
@@ -24,7 +23,7 @@ def create_topic(
     *,
     replicas: int = -1,
 ) -> None:
-    """Replicas are the brokers' default unless given; on return every leader has answered."""
+    """Replicas are the brokers' default unless given. Waits until every leader has answered."""
     topic = {"num_partitions": partitions, "replication_factor": replicas, "configs": dict(configs or {})}
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_topics({name: topic})
@@ -37,7 +36,7 @@ def wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> Non
         return len(topic["partitions"]) == partitions
 
     def all_answer() -> bool:
-        """Each request goes to any broker, and a lagging one denies what another has already shown."""
+        # Each request goes to any broker, and a lagging broker denies what another has already shown.
         try:
             admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
         except InvalidMetadataError:
@@ -51,14 +50,13 @@ def wait_for_leaders(admin: KafkaAdminClient, name: str, partitions: int) -> Non
 
 
 def add_partitions(bootstrap_servers: str, name: str, total: int) -> None:
-    """`total` is the new number of partitions; on return all of them answer."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.create_partitions({name: total})
         wait_for_leaders(admin, name, total)
 
 
 def delete_topic(bootstrap_servers: str, name: str) -> None:
-    """On return the broker no longer knows it. Raises UnknownTopicOrPartitionError."""
+    """Waits until the broker no longer knows the topic. Raises UnknownTopicOrPartitionError."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.delete_topics([name])
         eventually(lambda: not _is_known(admin, name), 30, f"topic {name} is gone")
@@ -70,13 +68,12 @@ def has_topic(bootstrap_servers: str, name: str) -> bool:
 
 
 def delete_records(bootstrap_servers: str, name: str, before: Mapping[int, int]) -> None:
-    """Deletes records below an offset per partition, as retention does."""
     with KafkaAdminClient(bootstrap_servers=bootstrap_servers) as admin:
         admin.delete_records({TopicPartition(name, partition): offset for partition, offset in before.items()})
 
 
 def produce(bootstrap_servers: str, name: str, counts: Mapping[int, int], at_ms: int | None = None) -> None:
-    """Values are `0`, `1`, and so on, in each partition; with `at_ms` timestamps begin there, a millisecond apart."""
+    """Values are `0`, `1`, and so on, in each partition. With `at_ms`, timestamps begin there, a millisecond apart."""
     with closing(KafkaProducer(bootstrap_servers=bootstrap_servers)) as producer:
         for partition, count in counts.items():
             for number in range(count):
