@@ -1,6 +1,6 @@
 """A client of a schema registry with Confluent's API. Gets a schema by id or GUID, or the newest of a subject.
 
-Schemas never change, so the client keeps them for ever. Threads that ask for one schema share one request.
+Schemas never change, so the client caches them for ever. Threads that ask for the same schema share one request.
 """
 
 import json
@@ -38,7 +38,7 @@ UNKNOWN = (40401, 40402, 40403)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema. `text` is its Avro JSON, with references inlined. `label` names the schema for people."""
+    """A schema. `text` is its Avro JSON, with references inlined. `label` is its name in messages, such as `id 7`."""
 
     text: str
     name: str
@@ -48,7 +48,7 @@ class Schema:
 
 
 class Registry:
-    """Gets schemas from the registry. For any thread."""
+    """A client of one registry. Any thread may use it."""
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -58,13 +58,14 @@ class Registry:
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:
-        """Returns the schema that a prefix names. Raises RegistryUnusable, or Undecodable if unknown or not Avro."""
+        """Returns the schema that the prefix of a message names. Raises Undecodable if the schema is unknown or not
+        Avro, and RegistryUnusable if the registry cannot be used."""
         path, label = path_of(prefix), named(prefix)
         found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
         return found
 
     def newest(self, subject: str) -> Schema:
-        """Returns the newest schema of a subject. Asks the registry each time. Raises as `by_prefix` does."""
+        """Returns the newest schema of a subject, never from the cache. Raises the errors of `by_prefix`."""
         return self._schema(self._get(f"/subjects/{quote(subject, safe='')}/versions/latest"), subject)
 
     def _schema(self, document: dict[str, Any], label: str) -> Schema:
@@ -76,7 +77,6 @@ class Registry:
         return Schema(text, name, label, document.get("version"), document.get("id"))
 
     def _collect_referenced(self, document: dict[str, Any], above: list[str], texts: dict[str, str]) -> None:
-        """Adds all schemas that `document` references to `texts`. A schema follows the schemas that it references."""
         for each in document.get("references") or ():
             path = f"/subjects/{quote(each['subject'], safe='')}/versions/{each['version']}"
             if path in above:
@@ -87,19 +87,18 @@ class Registry:
                 raise Undecodable(f"UnsupportedSchema: {path} is one of more than {MOST_REFERENCES} references")
             found = self._once(path, partial(self._get, path))
             self._collect_referenced(found, [*above, path], texts)
-            texts[path] = found["schema"]
+            texts[path] = found["schema"]  # after the schemas that it references
 
     def _once(self, key: str, fetch: Callable[[], Any]) -> Any:
-        """Calls `fetch` once for each key and keeps the result, but no error. Threads with one key share the call."""
         own = Future[Any]()
         future = self._found.setdefault(key, own)  # atomic
         if future is own:
             try:
                 own.set_result(fetch())
             except BaseException as error:
-                del self._found[key]
+                del self._found[key]  # an error is not cached
                 own.set_exception(error)
-        return future.result()
+        return future.result()  # other threads with this key wait here
 
     def _get(self, path: str) -> dict[str, Any]:
         until, why = self._unknown.get(path, (0.0, ""))

@@ -4,7 +4,7 @@ Two rules keep a poison message from harming its neighbours:
 
 - *A shared failure is not blamed on a message.* If a call with several messages fails, all are retried, even after
   `max_tries`. A message can become a dead letter only if it failed alone, or if the handler returned False or a reason.
-- *Retries are handled one by one.* If one message makes a batch fail, each neighbour is delivered one extra time.
+- *Retries are handled one by one.* If one message makes a batch fail, each neighbour is delivered only one more time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Final(str):
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """A claim that is being handled. In `acks`, None stands for a message without its own result."""
+    """A claim that is being handled. `acks` has None for a message without its own result."""
 
     claim: Claim
     acks: list[bool | None]
@@ -106,7 +106,7 @@ class Decision:
 def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
     results = list(claimed.acks)
     if ordered and not claimed.comes_again:
-        _hold_back(results)
+        _hold_back(results)  # messages after the first failure should not have been handled yet
     failed = [i for i, ack in enumerate(results) if ack is False]
     handled = results.count(True)
     is_last = claimed.claim.tries + 1 >= max_tries
@@ -118,6 +118,5 @@ def decide(claimed: InFlightClaim, max_tries: int, ordered: bool) -> Decision:
 
 
 def _hold_back(results: list[bool | None]) -> None:
-    """Clears the failures after the first message that is not done. With `ordered`, it was not yet their turn."""
     first = next((i for i, ack in enumerate(results) if ack is not True), len(results))
     results[first + 1 :] = [ack or None for ack in results[first + 1 :]]

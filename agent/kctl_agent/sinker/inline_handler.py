@@ -52,8 +52,8 @@ class HandlerSettings:
 
 class HandlingStorage(DirectlyStorage):
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """`settings` has the settings of `DirectlyStorage` and `handler`. If the number of concurrent handler calls is
-        limited, it also has `slots` (folder, count)."""
+        """Pass the settings of `DirectlyStorage`, and the fields of `HandlerSettings` as `handler`. To limit how many
+        tasks call the handler at once, also pass `slots` with `folder` and `count`."""
         self.settings = dict(settings)
         given = settings["handler"]
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})
@@ -140,7 +140,6 @@ class _HandlingWriter(Writer):
         self._pause = threading.Event()
 
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Handles the messages of each chunk. Messages handled before an error stay handled."""
         with nullcontext() if self._storage.slots is None else self._storage.slots.held():
             return [self._put(chunk) for chunk in chunks]
 
@@ -149,13 +148,14 @@ class _HandlingWriter(Writer):
         skip, done = skipped(chunk, stored), stored.next
         for block in cut(chunk, skip, self._settings.batch_size, None, "none"):
             dead = self._handle(block.messages())
+            # Not one transaction for all chunks: messages handled before an error stay handled.
             self._storage.finish(Advance(*chunk.tp, chunk.version, done, block.last + 1), dead, chunk.topic_id)
             done = block.last + 1
         self._storage.advance_offsets([Advance(*chunk.tp, chunk.version, done, chunk.end)])
         return Put(len(chunk.columns) - skip, skip, chunk.columns.bytes)
 
     def close(self) -> None:
-        """Does nothing, so that the handler stays open for the next task."""
+        pass  # the handler stays open for the next task
 
     def _handle(self, messages: list[Message]) -> list[tuple[Message, str]]:
         errors = self._errors(messages)
@@ -193,8 +193,7 @@ _POLL_SECONDS = 0.02
 
 
 class Slots:
-    """Limits how many tasks of a worker call its handler at once. Without a limit, one slow handler could occupy the
-    whole engine. A calling task locks a file, which the kernel unlocks if the task is killed."""
+    """Limits how many tasks of a worker call its handler at once, so that one slow handler cannot occupy the engine."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"slot-{number}" for number in range(count)]
@@ -214,7 +213,7 @@ class Slots:
             for path in self._paths:
                 descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
                 try:
-                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)  # a killed task releases it
                     return descriptor
                 except BaseException as error:
                     os.close(descriptor)

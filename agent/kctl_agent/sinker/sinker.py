@@ -42,7 +42,7 @@ class Journal:
     which messages are done, and which message may have killed the sinker.
 
     The first line is the claim as JSON. After it, one byte is written when a message begins and one when it ends. Space
-    for these bytes is allocated with the claim, so they can be written to a full disk.
+    for these bytes is allocated with the claim, so they can be written even if the disk is full.
     """
 
     def __init__(self, path: Path) -> None:
@@ -134,8 +134,6 @@ _OPERATIONS = {"pause": lambda _: Outcome("done", "paused partitions are known")
 
 @dataclass(frozen=True, slots=True)
 class SinkerSettings(ProcessSettings):
-    """The settings of a sinker. While anything is paused, the sinker makes no claims."""
-
     import_dir: Path  # searched first for the handler's module: the folder of kctl.toml
     handler: str
     batch_size: int
@@ -175,7 +173,7 @@ class Sinker:
         self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """Runs the main loop on the main thread. After a stop request, settles begun claims and releases the others."""
+        """Runs until a stop request. Then settles begun claims and releases the others. Main thread only."""
         with suppress(Stopped):
             self._tidy_up()
             self._handle_all()
@@ -187,7 +185,7 @@ class Sinker:
         while not self._stop.is_asked:
             for operation in self._inbox.take():
                 self._inbox.report(operation.id, outcome_of(operation, _OPERATIONS))
-            if self._inbox.paused:
+            if self._inbox.paused:  # even if only one partition is paused
                 self._stats.enter("paused")
                 self._stop.wait(IDLE_SECONDS[-1])
                 continue
@@ -205,7 +203,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """When `call` hangs, settles begun claims and releases others. Returns the error. On the watchdog's thread."""
+        """If `call` hangs, settles begun claims, releases others and returns the error. On the watchdog's thread."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)
@@ -282,9 +280,9 @@ class Sinker:
             self._journal.clear()
 
     def _is_due(self, claimed: InFlightClaim) -> bool:
-        """Whether to handle a claim. After a stop request, only begun claims are due, because retries are slow."""
         if claimed.is_lost or (self._settings.ordered and claimed.has_failed):
             return False
+        # A begun claim is handled to its end even after a stop request: a retry would handle each message alone.
         return not (self._stop.is_asked and claimed.is_untouched)
 
     def _handle_alone(self, claimed: InFlightClaim) -> None:

@@ -71,11 +71,10 @@ class SinkerProcessStats(StoringStats):
                 self._failing_since = min(self._failing_since, time.monotonic())
 
     def _beside_counting(self) -> None:
-        """Clears the handler's error if the last count found no unfinished messages."""
         super()._beside_counting()
         stats = self._storage_stats
         if isinstance(stats, StorageStats) and not stats.unfinished:
-            self.works("handler")
+            self.works("handler")  # its error is over: no failed message is left
 
     def _snapshot(self) -> Snapshot:
         now = time.monotonic()

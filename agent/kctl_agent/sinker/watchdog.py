@@ -16,9 +16,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Watchdog:
-    """Renews leases and limits the time of calls. If a lease is lost, calls `lost` with the claim. If a call takes too
-    long, calls `timed_out` with its parts, and `timed_out` must not return. The watchdog's thread calls the two
-    functions, and `renew_due` may also call `lost`."""
+    """Renews leases and limits the time of calls. If a lease is lost, the watchdog's thread or `renew_due` calls `lost`
+    with the claim. If a call takes too long, the thread calls `timed_out` with its parts, to end the process."""
 
     _storage: Storage
     _lease_seconds: float
@@ -52,12 +51,12 @@ class Watchdog:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Stops renewing a claim. Call it before settling the claim, or a renewal would report a lost lease."""
+        """Stops renewing a claim. Call it before settling the claim, because a later renewal reports a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renews leases that are due. The sinker calls this before each call, to notice leases lost while frozen."""
+        """Renews leases that are due. Call it before each handler call: a frozen process may have lost leases."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:
@@ -65,7 +64,7 @@ class Watchdog:
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
-        """Limits the time of a handler call. If the call returns too late, the `with` block never ends."""
+        """Limits the time of a handler call. If it returns too late, the `with` block waits while the process ends."""
         with self._lock:
             self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
         try:
@@ -75,7 +74,7 @@ class Watchdog:
                 self._deadline = float("inf")
                 is_over = self._is_over
             if is_over:
-                self._closed.wait()  # the watchdog is ending the process
+                self._closed.wait()
 
     def _run(self) -> None:
         tick = min(max(min(self.renew_seconds, self._timeout_seconds) / 10, 0.01), 0.5)

@@ -1,7 +1,7 @@
 """An archive of Spark's loaded and verified classes, with which a worker starts in two thirds of the time.
 
-This is Java's class data sharing (JEP 350). A JVM ignores an archive that does not fit. `python -m
-kctl_agent.spark.class_archive` makes the archive (150 MB) once for each Python environment.
+This is Java's class data sharing (JEP 350). A JVM ignores an archive of another Java or of other jars. Run `python -m
+kctl_agent.spark.class_archive` once for each Python environment to make its archive (150 MB).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only this user or root can have written the file. A JVM runs the code in it."""
+    """Whether only this user or root can have written the file. If not, a JVM might run the code of another user."""
     try:
         found = path.stat(follow_symlinks=False)
     except OSError:
@@ -92,6 +92,7 @@ def record() -> Path:
     with recording(path, kept=1) as fresh:
         gateway = None
         try:
+            # If the signal's handler raised while PySpark starts its JVM, the JVM would keep running.
             with _later(signal.SIGTERM):
                 spark = _session(fresh)
                 gateway = spark.sparkContext._gateway  # noqa: SLF001
@@ -110,8 +111,6 @@ def record() -> Path:
 
 @contextmanager
 def _later(number: signal.Signals) -> Iterator[None]:
-    """Delays a signal until the `with` block ends. If the signal's handler raised while PySpark starts its JVM, the JVM
-    would keep running."""
     came: list[int] = []
     handler = signal.signal(number, lambda *_: came.append(number))
     try:

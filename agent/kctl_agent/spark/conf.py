@@ -1,5 +1,5 @@
-"""The settings and the properties of a Spark driver. Spark reads the properties from a file, because every user can
-read a command line."""
+"""The settings and the properties of a Spark driver. Spark gets the properties in a file, because every user can read a
+command line."""
 
 from __future__ import annotations
 
@@ -78,13 +78,13 @@ class SparkSettings:
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Makes executors run `of_executors`, or by default this interpreter, and not `python3` from the PATH."""
+    """Makes executors run `of_executors` or, by default, this interpreter, instead of `python3` from the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """Returns all properties except `spark.driver.extraJavaOptions`. The user's properties take precedence."""
+    """Returns the properties without kctl's own Java options. The user's properties take precedence."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -152,11 +152,10 @@ def heap_of(settings: SparkSettings) -> str:
 
 
 def _kept_consumers(noted: Path) -> dict[str, str]:
-    """Returns properties that close consumers unused for a minute. With Spark's default of five minutes, ten killed
-    workers left 16 MB and 160 descriptors in use."""
     if noted.exists() and time.time() - noted.stat().st_mtime > MEMORY_EXITS_SECONDS:
         noted.unlink()
     exits = noted.stat().st_size if noted.exists() else 0
+    # With Spark's idle time of five minutes, ten killed workers left 16 MB and 160 descriptors in use.
     cache = "spark.kafka.consumer.cache", IDLE_CONSUMER_MS, EVICTION_MS
     fetched = "spark.kafka.consumer.fetchedData.cache", *((0, RELEASED_RECORDS_MS) if exits else cache[1:])
     return {
@@ -177,15 +176,13 @@ def _sharing(settings: SparkSettings) -> dict[str, str]:
 
 
 def _authentication(settings: SparkSettings) -> dict[str, str]:
-    """Returns properties that make Spark's processes authenticate. A local JVM, YARN and Kubernetes generate a secret
-    for each application."""
     if settings.auth_secret is not None:
         return {
             "spark.authenticate": "true",
             "spark.authenticate.secret": settings.auth_secret,
             "spark.network.crypto.enabled": "true",
         }
-    master = settings.master
+    master = settings.master  # a local JVM, YARN and Kubernetes generate a secret for each application
     return {"spark.authenticate": "true"} if is_local(master) or master.startswith(("yarn", "k8s://")) else {}
 
 

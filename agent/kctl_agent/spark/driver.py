@@ -1,4 +1,4 @@
-"""The Spark driver of a worker, its own or the engine's. A process has one Spark context. For the main thread."""
+"""The Spark driver of a worker: its own, or the engine's. A process has one Spark context. Main thread only."""
 
 # ruff: noqa: SLF001 - PySpark and Py4J have no public names for what is done here
 from __future__ import annotations
@@ -51,18 +51,18 @@ class Driver(ABC):
 
     @abstractmethod
     def connect(self) -> str | None:
-        """Gets a session and returns None. If there is no session yet, returns the reason and does not wait for one."""
+        """Sets `session` and returns None, or returns why there is no session yet. Does not wait for the engine."""
 
     @abstractmethod
     def check(self) -> None: ...
 
     @abstractmethod
     def close(self) -> None:
-        """Leaves the driver, and ends it if it belongs to this process."""
+        """Ends the driver if it belongs to this process, or disconnects from the engine."""
 
 
 class OwnDriver(Driver):
-    """A driver whose JVM is a child of this process. If the JVM ends, the process ends too (`session.lost_jvm`)."""
+    """A driver whose JVM is a child of this process. If the JVM ends, the process ends too."""
 
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
@@ -94,7 +94,7 @@ class EngineDriver(Driver):
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment` returns variables that the executors' Pythons get in addition to the engine's variables."""
+        """`environment` returns variables for the executors' Pythons, in addition to the engine's variables."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir
@@ -179,12 +179,11 @@ class EngineDriver(Driver):
 
 
 def _shared_context() -> type[SparkContext]:
-    """Returns a class of contexts whose `stop` leaves the engine's context running. PySpark calls `stop` if a
-    constructor fails, and the user's code may call `frame.sparkSession.stop()`."""
     from pyspark import SparkContext
 
     class Shared(SparkContext):  # type: ignore[misc]
         def stop(self) -> None:
+            # Keeps the engine's context running if a constructor fails, or if the user's code stops its session.
             self._jsc = None
             super().stop()
 

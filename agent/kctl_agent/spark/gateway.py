@@ -1,4 +1,4 @@
-"""Py4J gateways to a JVM, which only processes of this user can reach.
+"""Py4J gateways to a JVM that only processes of this user can reach.
 
 Py4J reads a whole line before it checks the token, and a long line could fill the JVM's heap. So the JVM compares the
 first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). The JVM does not
@@ -54,8 +54,8 @@ class OwnGateways:
         self._socket.setAccessible(True)
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
-        """Starts a `py4j.ClientServer` on loopback and returns (server, port, token). While a JVM thread waits for a
-        callback, the callback's own calls run on that thread."""
+        """Starts a `py4j.ClientServer` on loopback and returns (server, port, token). The calls that a callback makes
+        run on the JVM thread that waits for the callback."""
         token = secrets.token_hex(_TOKEN_BYTES)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -69,9 +69,9 @@ class OwnGateways:
         return server, int(listening.getLocalPort()), token
 
     def _java(self, name: str) -> Any:
-        """Returns a Java class. `gateway.jvm` would search each of Spark's jars for each part of the name."""
         from py4j.java_gateway import JavaClass
 
+        # Not by `gateway.jvm`, which searches each of Spark's jars for each part of the name.
         return JavaClass(name, self._gateway._gateway_client)
 
 
@@ -106,16 +106,16 @@ class Gateway:
     """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Returns Py4J's client. Main thread only. Each Python thread has its own JVM thread (`ClientServer`). So the
-        Spark calls of a callback run in the job group and scheduler pool of its query, and end with the query."""
+        """Connects and returns Py4J's client. Main thread only. Each Python thread has its own JVM thread, so that a
+        callback's Spark calls run in its query's job group and scheduler pool, and end when the query is stopped."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
 
 
 class GatewayRequest:
-    """Asks the engine for a gateway at each `poll`, over the engine's agent socket. So port and token appear in no
-    file, command line or environment. A `poll` does not wait for a starting engine. For one thread."""
+    """Asks the engine for a gateway over its agent socket, so that port and token appear in no file, command line or
+    environment. `poll` returns the gateway or why there is none yet, and does not wait for it. For one thread."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = socket_path(run_dir, ENGINE_NAME)

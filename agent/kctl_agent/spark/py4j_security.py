@@ -1,10 +1,10 @@
 """Secures Py4J's calls and callbacks, and ends a call at its thread's deadline.
 
 - Callbacks (`foreachBatch`, listeners): PySpark listens on a loopback port, where any user could call its registered
-  objects. So the JVM must present a token. Py4J reads a line of any length before the token, so connections of other
-  users are closed unread.
+  objects. So the JVM must present a token. Py4J reads a line of any length before it checks the token, so connections
+  of other users are closed unread.
 - Calls: Py4J waits for an answer for ever, does not authenticate the JVM, and reconnects by itself. If a JVM has died,
-  any user may listen on its port. The next call would send that user the token and the Kafka password.
+  another user may listen on its port, and would get the token and the Kafka password. So the port's owner is checked.
 """
 
 import errno
@@ -54,14 +54,13 @@ def _listen(gateway: Any, port: int) -> None:
 
 @contextmanager
 def _port_shared() -> Iterator[None]:
-    """Makes Py4J bind ports with SO_REUSEPORT, so that the engine can keep the port reserved after a worker's end. If
-    the port were free, any user could listen on it and send replies to the JVM."""
     from py4j import java_gateway as module
 
     reuse_address = module.set_reuse_address
 
     def share(server: socket.socket) -> None:
         reuse_address(server)
+        # The engine then keeps the port after a worker's end. On a free port, any user could answer the JVM.
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
 
     module.set_reuse_address = share
@@ -72,11 +71,10 @@ def _port_shared() -> Iterator[None]:
 
 
 def _take_none_of_others(gateway: Any) -> None:
-    """Closes other users' callback connections. If the kernel hides the JVM's owner, callbacks rely on the token."""
     server, jvm = gateway._callback_server, gateway.gateway_parameters  # noqa: SLF001
     create = server._create_connection  # noqa: SLF001
     if owner_of_listener(socket.gethostbyname(jvm.address), jvm.port) is None:
-        return
+        return  # the kernel hides the owners of connections: only the token protects callbacks
 
     def create_of_own(peer: socket.socket, stream: Any) -> Any:
         if not is_own(peer):  # Py4J's thread finds it closed, and ends
@@ -88,10 +86,10 @@ def _take_none_of_others(gateway: Any) -> None:
 
 
 def _let_the_jvm_send(gateway: Any, token: str) -> None:
-    """Sets the token in the JVM, which forgets it on learning PySpark's port (`PythonClient.copyWith`, 0.10.9.9)."""
     from py4j.java_gateway import JavaObject
 
     client = JavaObject("GATEWAY_SERVER", gateway._gateway_client).getCallbackClient()  # noqa: SLF001 - as PySpark does
+    # `resetCallbackClient` has dropped the token (`PythonClient.copyWith`, 0.10.9.9).
     field = gateway.jvm.java.lang.Class.forName("py4j.CallbackClient").getDeclaredField("authToken")
     field.setAccessible(True)
     field.set(client, token)
@@ -99,8 +97,8 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
 
 @cache
 def guard_connections() -> None:
-    """Makes a call fail like a broken connection when its thread's deadline passes. Before the token is sent, also
-    rejects a JVM port that another user owns."""
+    """Makes Py4J's calls fail like a broken connection when their thread's deadline passes. Before Py4J sends its
+    token, also rejects a JVM port that another user owns."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

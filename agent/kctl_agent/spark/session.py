@@ -111,7 +111,7 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Explains why the JVM was lost. If it ran out of memory, a note in a file makes the next JVM cache less."""
+    """Like `lost_jvm`. If the JVM ran out of memory, also names `heap_setting` and makes the next JVM cache less."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why
@@ -121,7 +121,7 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of a killed driver. The driver has ended, because the caller owns its agent socket."""
+    """Removes the files of a killed driver. The caller must own the agent socket, so that no driver is running."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

@@ -54,8 +54,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs dead letters into blocks in offset order. Each block has one topic id. Also returns the ids of the readable
-    dead letters."""
+    """Packs readable dead letters into blocks in offset order, and also returns their ids. A block has one topic id."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -84,7 +83,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Returns the claims of readable blocks, and a dead letter for the id of each damaged block."""
+    """Returns claims of the readable blocks, and a dead letter of each damaged block by the block's id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

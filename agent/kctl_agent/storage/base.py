@@ -9,8 +9,8 @@ For the workers that put messages:
   version is rejected, so a frozen worker cannot interfere with the next owner.
 - **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a table keeps stored offsets for
   several groups and clusters.
-- **Durable once the writer is closed.** Commit offsets to Kafka only after that. Stored offsets are durable when they
-  are returned.
+- **Durable once the writer is closed.** Commit offsets to Kafka only after that. What `stored_offsets` returns is
+  durable.
 
 For the sinkers that claim messages:
 
@@ -115,14 +115,14 @@ class OffsetStore(ABC):
         """
 
     def moved_from(self) -> Binding | None:
-        """If a table has stored offsets of this group only for other clusters, returns the group with one of these
-        clusters. Otherwise returns None."""
+        """Returns this group with another cluster if a table has the group's stored offsets only for other clusters.
+        Otherwise returns None."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
-        """Writes stored offsets, also lower ones, in one transaction, and gives each the next `version`. If a stored
-        offset has changed since `seen`, raises StoredOffsetMoved and writes none of them."""
+        """Writes stored offsets, also lower ones, in one transaction, and gives each the next `version`. `seen` has
+        those that the caller has read. If one has changed since, raises StoredOffsetMoved and writes none."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
@@ -182,12 +182,11 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, most frequent first, and for each of the last `hours`. Calls `progress(0)`
-        repeatedly, which may raise to stop the count."""
+        """Counts dead letters by cause, most frequent cause first, and for each of the last `hours` hours. Calls
+        `progress(0)` repeatedly, which may raise to stop the count."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts the dead letters of the last five minutes. Raises StorageError, also if the count takes longer than
-        `_RECENT_DEAD_READ_SECONDS`."""
+        """Counts the dead letters of the last five minutes. Raises StorageError, also if this takes more than 2 s."""
         now, deadline = time.time(), time.monotonic() + _RECENT_DEAD_READ_SECONDS
 
         def in_time(_: int) -> None:
@@ -207,7 +206,7 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Deletes dead letters, except requeued ones, and returns their number. Calls `progress` with the number so
-        far. If it raises, the deletions so far remain. If `expect` is wrong, raises CountChanged and deletes none."""
+        far; if it raises, those stay deleted. If `expect` is another number, raises CountChanged and deletes none."""
 
     @abstractmethod
     def requeue_dead(
@@ -250,8 +249,8 @@ class Storage(OffsetStore, DeadLetterStore):
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
         """Leases pending blocks until they have `limit` messages or more. The blocks have at most `limit_bytes` as
-        stored, unless the first one is larger. First makes blocks with an expired delay or lease pending. An expired
-        lease counts as a try. With `ordered`, on which all sinkers should agree, leases at most one block per
+        stored, unless the first one is larger. Before that, makes blocks with an expired delay or lease pending. An
+        expired lease counts as a try. With `ordered`, the same for all sinkers, leases at most one block per
         partition."""
 
     @abstractmethod
@@ -275,7 +274,7 @@ class Storage(OffsetStore, DeadLetterStore):
     def dead_letter(
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
-        """Stores messages as dead letters, even if they are not in the storage. With `advance`, this transaction also
+        """Stores messages as dead letters, even if they are not in the storage. With `advance`, the same transaction
         moves the stored offset past them. If the stored offset is not `advance.start`, raises GapRefused,
         StoredOffsetMissing or StoredOffsetMoved."""
 

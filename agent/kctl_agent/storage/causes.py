@@ -35,7 +35,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns `error_class` if anyone may see it. If it is text from the user's code, returns a substitute."""
+    """Returns `error_class`, or a substitute if it is text from the user's code, which not everyone may see."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:

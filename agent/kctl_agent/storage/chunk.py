@@ -1,4 +1,4 @@
-"""Types of the worker's half of the contract: stored offsets and their owners, chunks, results of a put."""
+"""Types of the storage contract that workers use."""
 
 from __future__ import annotations
 

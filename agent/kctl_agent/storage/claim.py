@@ -1,4 +1,4 @@
-"""Types of the sinker's half of the contract: claims, their results, dead letters and counts by cause. Pure."""
+"""Types of the storage contract that sinkers use. Pure."""
 
 from __future__ import annotations
 

@@ -114,8 +114,8 @@ class TableStats:
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Returns why there is no room for a batch, or None if there is room. A `share` below 1 lowers the limits, so that
-    waiting workers do not start and stop repeatedly."""
+    """Returns why there is no room for a batch, or None if there is room. Workers that wait for room pass a `share`
+    below 1, which lowers the limits, so that they do not start and stop repeatedly."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

@@ -1,5 +1,5 @@
-"""Dead letters with ascending numbers. A change of all matches ignores numbers assigned after it began. Otherwise, a
-requeue would never end if the handler fails each message at once."""
+"""Dead letters with ascending numbers. A requeue, move or removal ignores dead letters that were stored after it began.
+Otherwise, a requeue would never end if the handler fails each message at once."""
 
 from __future__ import annotations
 
@@ -55,8 +55,7 @@ class NumberedDeadLetters(DeadLetterStore):
     counted = INDEXED
 
     @abstractmethod
-    def _dead_now(self) -> float:
-        """Returns the time of the clock that dates dead letters, in Unix seconds."""
+    def _dead_now(self) -> float: ...  # Unix seconds of the clock that dates dead letters
 
     @abstractmethod
     def _last_dead(self) -> int: ...
@@ -119,10 +118,9 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` dead letters, and reads a few for their error class. Ignores dates in
-        the future, which exist if the storage's clock was set back."""
+        """Counts at most `RECENT_DEAD_COUNTED` dead letters. Only the newest few decide the error class."""
         now = self._dead_now()
-        recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)
+        recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)  # the clock may have been set back
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):
             return None
         newest = self._read_dead([place.number for place in places[-NEWEST:]])

@@ -109,7 +109,7 @@ class ObjectStore:
 
 
 def _check(endpoint: str | None, region: str) -> None:
-    """Rejects values that make obstore and delta-rs panic. Raises StorageMisconfigured."""
+    # Other values make obstore and delta-rs panic.
     found = _ENDPOINT.fullmatch(endpoint or "http://none")
     if found is None or int(found["port"] or 0) > 65535:
         shown = "" if "@" in str(endpoint) else f" {endpoint}"

@@ -43,8 +43,8 @@ def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffse
 
 
 def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffset:
-    """Like `judged`, for writes that may happen only once. Also raises StoredOffsetMoved if `planned.start` is stored
-    already."""
+    """Like `judged`, for writes that must not be repeated. Also raises StoredOffsetMoved if the stored offset is
+    already past `planned.start`."""
     now = judged(planned, stored)
     refuse_moved(planned.tp, now, replace(now, next=planned.start))
     return now

@@ -75,7 +75,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """Whether a dead letter matches this selection. Call it on a `dated` selection."""
+        """Whether a dead letter matches. Ignores `older_than_seconds`, which `dated` replaces."""
         block = dead_letter.block
         return (
             self.takes_partition(block.topic, block.partition)

@@ -1,8 +1,8 @@
 """Copies a file storage's write-ahead log into the database file, avoiding SQLite's WAL-reset bug.
 
-SQLite 3.7.0 to 3.51.2 has it, except 3.44.6 and 3.50.7 (https://sqlite.org/wal.html#walresetbug). The steps are: the
-whole log is copied, and a second checkpoint starts. At that moment another connection commits, which restarts the log.
-The second checkpoint records frames of the new log as copied. A later checkpoint skips these frames, and they are lost.
+SQLite 3.7.0 to 3.51.2 has the bug, except 3.44.6 and 3.50.7 (https://sqlite.org/wal.html#walresetbug). One checkpoint
+copies the whole log, and a second one starts. At that moment another connection commits, which restarts the log. The
+second checkpoint records frames of the new log as copied. A later checkpoint skips these frames, and they are lost.
 
 Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
 
@@ -54,8 +54,7 @@ def copy(path: Path) -> None:
     """Copies the log while other connections read and write. Then copies the remaining frames while no connection
     writes, so that the log can restart.
 
-    The second copy takes its turn among the puts, because otherwise it would hardly ever get the write lock. After a
-    disk error, does not copy until `recover` has repaired the log.
+    After a disk error, does not copy until `recover` has repaired the log.
     """
     if sync_failures(path):
         return
@@ -63,13 +62,14 @@ def copy(path: Path) -> None:
         with reading(guard):
             _checkpoint(db)
         guard.execute(f"pragma busy_timeout={WRITE_LOCK_MS}")
+        # In turn with the puts, because otherwise this would hardly ever get the write lock.
         with locked(path.parent), writing(guard):
             _checkpoint(db)
 
 
 @contextmanager
 def in_turn(folder: int) -> Iterator[None]:
-    """Holds the kernel's lock on the folder. When it is released, the next waiter wakes at once."""
+    """Holds a lock on the folder with this descriptor. When it is released, the next waiter wakes at once."""
     fcntl.flock(folder, fcntl.LOCK_EX)
     try:
         yield
@@ -97,5 +97,4 @@ def writing(guard: sqlite3.Connection) -> Iterator[None]:
 
 
 def _checkpoint(db: sqlite3.Connection) -> None:
-    """Copies the log. Call it only within `reading` or `writing`."""
-    db.execute("pragma wal_checkpoint(passive)").fetchone()
+    db.execute("pragma wal_checkpoint(passive)").fetchone()  # safe only within `reading` or `writing`

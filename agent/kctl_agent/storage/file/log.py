@@ -2,8 +2,8 @@
 
 Linux reports a failed write-back once to each descriptor open at that time (`man 2 fsync`). After that, the pages count
 as written and are never retried. So every writer opens a descriptor before its first write. A writer that gets an error
-notes it for all processes. While the note exists, no commit counts as durable. Reads and writes before a recovery never
-count as durable.
+records it in a file. Until `recover` removes this file, no process counts a commit as durable. What a connection has
+read or written before the recovery does not count as durable either.
 
 A page that Linux could not write stays in memory only until the memory is needed. SQLite does not check frames when it
 reads or copies them. So `recover` reads the log, writes it back and syncs it. SQLite then rebuilds its index up to the
@@ -34,7 +34,7 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Notes disk errors that SQLite reports. SQLite syncs the log too, and the kernel reports an error only once."""
+    """Records disk errors that SQLite raises. SQLite syncs the log too, and the kernel reports an error only once."""
     try:
         yield
     except sqlite3.Error as error:
@@ -62,7 +62,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """Returns the names of noted failures and recoveries. If two calls return equal sets, no sync failed in between."""
+    """Returns the names of recorded failures and recoveries. If they have not changed, no sync has failed since."""
     return frozenset(each.name for each in _entries(path))
 
 
@@ -100,13 +100,11 @@ def recover(path: Path) -> None:
 
 
 def _begin(db: sqlite3.Connection, index: Path) -> None:
-    """Takes the write lock. For this, SQLite reads page 1, which may be lost. If SQLite finds the file damaged, clears
-    the index and tries again."""
     try:
         db.execute("begin immediate")
     except sqlite3.OperationalError:
         raise
-    except sqlite3.DatabaseError:
+    except sqlite3.DatabaseError:  # `begin` reads page 1, whose frame may be lost
         _forget(index)
         db.execute("begin immediate")
 
@@ -123,7 +121,7 @@ def _rewrite(log: Path) -> None:
 
 
 def _forget(index: Path) -> None:
-    """Clears the index in a child process. If this process closed the file, it would drop SQLite's locks on it."""
+    # By a child process: if this one closed the file, it would drop SQLite's locks on it.
     command = [sys.executable, "-I", "-S", "-c", _FORGET, str(index), str(INDEX_HEADERS_BYTES)]
     subprocess.run(command, check=True, capture_output=True)
 
@@ -164,13 +162,8 @@ class Log:
             self._begun = self._thread.submit(self._write)
 
     def sync(self) -> None:
-        """Makes durable what any process has committed so far. Syncs the commits that are still in the log. Older
-        commits were synced when they were copied.
-
-        SQLite has already synced the log's header and folder (https://sqlite.org/pragma.html#pragma_synchronous). If a
-        sync of any process has failed since this `Log` was made, raises OSError. In that case, call `recover`, make a
-        new `Log` and check what is stored.
-        """
+        """Makes all commits so far durable, also those of other processes. If a sync of any process has failed since
+        this `Log` was made, raises OSError. In that case, call `recover`, make a new `Log` and check what is stored."""
         begun, self._begun = self._begun, None
         if begun is not None:
             begun.result()
@@ -188,6 +181,8 @@ class Log:
 
     def _write(self) -> None:
         try:
+            # Earlier commits were synced when they were copied. SQLite itself syncs the log's header
+            # and folder (https://sqlite.org/pragma.html#pragma_synchronous).
             os.fdatasync(self._descriptor)
         except OSError:
             note_sync_failure(self._path)

@@ -1,4 +1,4 @@
-"""The blocks of a file storage, their queue and clock. Each change is a transaction, except `insert` and `free`."""
+"""The blocks of a file storage, their queue and clock. Only `insert` and `free` need the caller's transaction."""
 
 import json
 import math
@@ -133,7 +133,7 @@ def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tu
 
 
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
-    """Makes all blocks pending after a reboot. The lease holders are dead, and times of an earlier boot are void."""
+    """After a reboot, makes all blocks pending: the owners of leases have ended, and `clock` has restarted."""
     boot_id = clock.boot_id()
     if db.execute("select id from boot").fetchone() == (boot_id,):
         return
