@@ -59,7 +59,6 @@ def test_no_test_imports_from_another_test() -> None:
 
 
 def anchors(page: Path) -> set[str]:
-    """The names that GitHub gives to the headings of a page."""
     headings = found(r"^#+ (.+)$", page, re.MULTILINE)
     return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
@@ -123,8 +122,7 @@ def test_a_docstring_begins_with_what_the_thing_is_not_with_its_errors() -> None
 
 
 FILES = sorted(path for folder in ("cli", "demo", "jars") for path in (ROOT / "kctl" / folder).rglob("*.py"))
-_AROUND = {"sys.stdout.buffer", "sys.stderr.buffer", "sys.__stdout__", "sys.__stderr__"}
-"""What is not guarded."""
+_AROUND = {"sys.stdout.buffer", "sys.stderr.buffer", "sys.__stdout__", "sys.__stderr__"}  # not guarded
 
 
 def around(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -158,18 +156,14 @@ def test_nothing_is_printed_around_the_guard_of_the_terminal_or_given_to_rich_as
     assert [(path, node.lineno) for path, node in rows if "Text" not in ast.unparse(node)] == [], "a str is markup"
 
 
-EXEMPT = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}
-"""The first two may name what was; the last is not ours to word."""
-VENDORED = "kctl/http/page/vendor/"
-"""What is there is not ours to word either."""
+EXEMPT = {"CHANGELOG.md", "CONTRIBUTING.md", "LICENSE"}  # two pages that may use old words, and a text of others
+VENDORED = "kctl/http/page/vendor/"  # texts of others
 
 
 @dataclass(frozen=True)
 class Gone:
-    """A word, in which `*` stands for any letters of an identifier, and the folders it is gone from (empty: all)."""
-
-    word: str
-    folders: tuple[str, ...] = ()
+    word: str  # `*` stands for any letters of an identifier
+    folders: tuple[str, ...] = ()  # all if empty
 
     @property
     def pattern(self) -> re.Pattern[bytes]:
@@ -180,7 +174,7 @@ class Gone:
         return not self.folders or name.startswith(self.folders)
 
     def is_in(self, text: bytes) -> bool:
-        """The pattern takes a quarter of a second for all texts, and most have not even the letters."""
+        """Looks for the letters first, because the pattern takes a quarter of a second for all texts."""
         return all(letters in text for letters in self.word.encode().split(b"*")) and bool(self.pattern.search(text))
 
 

@@ -1,4 +1,4 @@
-"""What is in deploy/ is checked by the tools that will read it, as far as they run without a cluster."""
+"""The tools that will read deploy/ check its files, as far as they run without a cluster."""
 
 import os
 import re
@@ -22,13 +22,11 @@ DEPLOY = ROOT / "deploy"
 BIN = Path(sys.executable).parent
 KUSTOMIZED = tuple(DEPLOY / "kubernetes" / name for name in ("base", "hosts", "keda", "hpa"))
 MANIFESTS = sorted(path for folder in KUSTOMIZED for path in folder.glob("*.yaml") if path.stem != "kustomization")
-OF_OTHERS = {"servicemonitor", "scaledobject", "triggerauthentication"}
-"""Operators' own definitions are not among Kubernetes' schemas; deploy/README.md has how they were checked."""
+OF_OTHERS = {"servicemonitor", "scaledobject", "triggerauthentication"}  # outside Kubernetes' schemas: deploy/README.md
 COMPOSE = yaml.safe_load((DEPLOY / "compose.yaml").read_text())
 
 
 def run(*command: str | Path) -> str:
-    """What the command prints on stdout; it must succeed."""
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -1,4 +1,4 @@
-"""What there is, is documented: settings, commands, options, results, error codes, exit codes."""
+"""Settings, commands, options, results, error codes and exit codes are documented."""
 
 import inspect
 import json
@@ -26,7 +26,6 @@ DEPLOY = DOCS.parent / "deploy"
 
 
 def rows_of(page: str) -> dict[str, list[str]]:
-    """The rows of all tables of a page by their first cell, code marks removed."""
     rows = {}
     for line in (DOCS / page).read_text(encoding="utf-8").splitlines():
         if line.startswith("|"):

@@ -1,5 +1,4 @@
-"""Alert rules name metrics that exist, are tested firing and not firing, and lead to a page that helps; each panel of a
-dashboard can be read, on two clusters too."""
+"""Alert rules name existing metrics, fire as tested, and lead to a page. Panels also work with two clusters."""
 
 import json
 import re
@@ -123,7 +122,6 @@ DATA_SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 
 
 def check(expression: str) -> None:
-    """Names exist, several clusters and groups are kept apart, and rates take the interval that fits."""
     used = selectors(expression)
     assert used
     for one in used:

@@ -1,4 +1,4 @@
-"""The recipes of docs/architecture.md are carried out on a copy of the packages, with no more files than they name."""
+"""The recipes of docs/architecture.md are run on a copy of the packages and change only as many files as they name."""
 
 import asyncio
 import os
@@ -38,14 +38,11 @@ from tests.offset_path import NUMBER, Walk, walked, watched
 from tests.unit.kctl_master.no_brokers import NoBrokers
 
 ROOT = Path(__file__).parents[2]
-TYPES = {each.sent.rpartition(".")[2]: named(each.sent) for each in QUESTIONS.values()}
-"""Answers by the names that annotations have, where they are imported for types alone."""
+TYPES = {each.sent.rpartition(".")[2]: named(each.sent) for each in QUESTIONS.values()}  # by names of annotations
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 
 class Copy:
-    """A copy of both packages, in which files are changed as a recipe has it."""
-
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         for package in ("kctl", "agent/kctl_agent"):
@@ -53,7 +50,6 @@ class Copy:
 
     @contextmanager
     def recipe(self, name: str) -> Iterator[None]:
-        """Changes inside of its block are in as many files as the page names."""
         self._edited: set[str] = set()
         yield
         [text] = re.findall(rf"^- \*\*{name}\*\* (.*?)(?=^- )", PAGE, re.MULTILINE | re.DOTALL)
@@ -71,7 +67,6 @@ class Copy:
         self.make(path, text)
 
     def run(self, script: str, *words: str) -> None:
-        """Runs a script that imports the copy, and the tests beside it."""
         path = os.pathsep.join(map(str, (self.folder, self.folder / "agent", ROOT)))
         command, env = [sys.executable, "-c", script, *words], {**os.environ, "PYTHONPATH": path}
         done = subprocess.run(command, cwd=self.folder, env=env, capture_output=True, text=True)
@@ -305,7 +300,7 @@ def test_each_recipe_works_with_as_many_files_as_the_page_names(tmp_path: Path, 
 
 @pytest.mark.parametrize("rpc", sorted(QUESTIONS))
 def test_what_a_question_names_is_there_and_fits(rpc: str) -> None:
-    """The types that mypy cannot see, because they stand by their names."""
+    """mypy cannot check these types, because they are given by name."""
     question, command = QUESTIONS[rpc], COMMANDS[rpc]
     sent, reduced = named(question.sent), named(question.reply)
     if question.reducer:

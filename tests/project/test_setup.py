@@ -40,13 +40,11 @@ EACH_TIME = [
     "python -m tests.delta_jars",
     "python -m tests.servers.schema_registry",
     "python -m tests.record_classes",
-]
-"""At once where nothing is missing."""
+]  # at once if nothing is missing
 
 
 @pytest.fixture
 def clone(tmp_path: Path) -> Path:
-    """What the Makefile reads, with programs that print what they were called with."""
     for name in ("Makefile", "requirements.lock", "deploy/requirements.lock", "pyproject.toml", "agent/pyproject.toml"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -82,7 +80,6 @@ def test_demo_and_unit_tests_set_up_what_they_need_and_no_more(clone: Path) -> N
 
 
 def required() -> list[str]:
-    """What the two distributions need at run time."""
     root = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     agent = tomllib.loads((ROOT / "agent" / "pyproject.toml").read_text())["project"]
     of_agent = [*agent["dependencies"], *(each for extra in agent["optional-dependencies"].values() for each in extra)]
@@ -108,7 +105,7 @@ def test_everything_asked_for_is_locked_with_a_lower_bound_that_fits() -> None:
 def run_setup(
     directory: Path, stand_ins: dict[str, str], what: str = "tests", tools: list[str] = TOOLS_OF_SETUP
 ) -> subprocess.CompletedProcess[str]:
-    """scripts/setup on a machine that has these programs and nothing else: neither Java nor Python."""
+    """The machine has these programs and nothing else: neither Java nor Python."""
     programs = directory / "bin"
     programs.mkdir()
     for tool in tools:

@@ -20,7 +20,6 @@ PLANTED = ("kctl", "kctl_agent", "kctl_agent/worker", "kctl_agent/sinker", "pysp
 
 @pytest.fixture
 def planted(tmp_path: Path) -> Path:
-    """A working directory with modules of our names, which leave a trace if they run."""
     for package in PLANTED:
         folder = tmp_path / package
         folder.mkdir(parents=True, exist_ok=True)

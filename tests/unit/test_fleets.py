@@ -175,11 +175,10 @@ def test_a_link_is_not_followed_and_a_pipe_without_a_reader_does_not_block(tmp_p
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of another user")
 def test_root_writes_nothing_below_the_home_of_another_user(tmp_path: Path) -> None:
-    """`sudo -E` keeps HOME."""
     os.chown(tmp_path, 65534, 65534)
 
     with pytest.raises(ConfigError, match="sudo -u nobody kctl …"):
-        user_log({"HOME": str(tmp_path)})
+        user_log({"HOME": str(tmp_path)})  # `sudo -E` keeps HOME
 
 
 def test_without_a_fleet_it_is_the_users_own_file(tmp_path: Path) -> None:

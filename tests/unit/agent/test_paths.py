@@ -51,7 +51,6 @@ def ended_process() -> ProcessIdentity:
 
 
 def leave_behind(run_dir: Path, owner: str | None, name: str = "worker-0") -> None:
-    """A socket file without a listener, as a killed process leaves it."""
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(run_dir / f"{name}.sock"))
         listener.listen()

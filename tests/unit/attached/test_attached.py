@@ -20,7 +20,6 @@ RUNS = "Processing new data"
 
 
 def progress(batch_id: int, ends: object, **more: Any) -> str:
-    """What Spark reports of a batch of ten rows."""
     run = {"id": ID, "runId": ID, "name": None, "timestamp": "2026-11-28T09:00:00.000Z", "batchId": batch_id}
     spent = {"batchDuration": 250, "durationMs": {"triggerExecution": 250}, "stateOperators": []}
     rates = {"numInputRows": 10, "inputRowsPerSecond": 1.0, "processedRowsPerSecond": 5.0}

@@ -21,8 +21,7 @@ from kctl.rows.advice import Answer
 
 RULES = AdviceSection()
 USUAL_SECONDS = 4 * SLOT_SECONDS
-WITHIN_SECONDS = 1.1 * (RULES.catch_up_seconds + RULES.pause_seconds)
-"""The advice tolerates a shortfall of 10 %, so catching up may take 10 % longer."""
+WITHIN_SECONDS = 1.1 * (RULES.catch_up_seconds + RULES.pause_seconds)  # the advice tolerates a shortfall of 10 %
 HOUR = 3600.0
 BY_NAME = {load.name: load for load in LOADS}
 MET = pytest.mark.parametrize("load", [load for load in LOADS if load.can_be_met], ids=lambda load: load.name)
@@ -91,8 +90,7 @@ assignors = st.sampled_from(["range", "roundrobin", "sticky", "cooperative-stick
 
 @st.composite
 def loads(draw: st.DrawFn) -> tuple[Load, list[float]]:
-    """A load that some number of workers can meet, and when its rate changes: at the beginning of each of one to three
-    pieces of 40 to 100 minutes. It starts with a fifth to twice the workers that it needs."""
+    """A load that some number of workers can meet, and the seconds at which its rate changes."""
     weights = tuple(draw(st.lists(st.floats(1, 4), min_size=8, max_size=48)))
     most = draw(st.floats(0.05, 0.4)) * CAPACITY * sum(weights) / max(weights)
     pieces = draw(st.lists(st.tuples(st.integers(40, 100), st.floats(0.1, 1)), min_size=1, max_size=3))
@@ -111,13 +109,12 @@ def loads(draw: st.DrawFn) -> tuple[Load, list[float]]:
 @given(loads(), assignors, seeds)
 @settings(max_examples=4)
 def test_a_generated_steady_load_causes_no_flapping(found: tuple[Load, list[float]], assignor: str, seed: int) -> None:
-    """About one load in a hundred is so near the tolerance that the number changes once, to the one that has room."""
     rate = found[0].rate(0.0)
     load = replace(found[0], rate=lambda _: rate, hours=4.0)
     slots = list(run(load, Advised(assignor=assignor), seed, assignor))
     settled = replace(load, workers=slots[-1].workers, hours=1.0)
 
-    assert len([at for at in changes(slots) if at > slots[-1].at - HOUR]) <= 1
+    assert len([at for at in changes(slots) if at > slots[-1].at - HOUR]) <= 1  # one load in 100 is near the tolerance
     assert len(changes(list(run(settled, Advised(assignor=assignor), seed + 1, assignor)))) <= 1
 
 
@@ -139,8 +136,8 @@ def test_a_last_step_that_meets_the_lag_is_found() -> None:
 
 
 def after_last_steps(load: Load, begins: list[float], slots: list[Slot]) -> dict[float, float]:
-    """Returns the lag of the worst partition, in seconds, when the time after the last rise of each piece is over, if
-    some number of workers could have met it: one for each partition."""
+    """For the last rise of workers in each piece, returns the worst partition's lag in seconds when it should be caught
+    up. Omits pieces that one worker for each partition could not have met."""
     most, found = max(load.weights) / sum(load.weights), {}
     for begin, end in pairwise(begins):
         piece = [slot for slot in slots if begin < slot.at <= end]
@@ -157,9 +154,7 @@ def after_last_steps(load: Load, begins: list[float], slots: list[Slot]) -> dict
     return found
 
 
-RECORDED = Path(__file__).parents[1] / "recorded" / "advice.json"
-"""What a master saw each second of a real group with twice the load that one worker can handle
-(tests/integration/test_advice.py)."""
+RECORDED = Path(__file__).parents[1] / "recorded" / "advice.json"  # from tests/integration/test_advice.py
 
 
 @pytest.mark.shows("a recorded run of a real group is answered again as it was")

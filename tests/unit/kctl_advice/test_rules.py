@@ -1,4 +1,4 @@
-"""Each rule of the advice on samples without noise; a mutation of each rule must fail its check."""
+"""Each rule of the advice on samples without noise. A mutation of each rule must fail its check."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -20,10 +20,8 @@ CAPACITY = 1000.0
 FULL = 5000
 STEP = 10.0
 HOUR = 3600.0
-Make = Callable[..., Any]
-"""`Adviser`, or the same class of a mutated module."""
-MUTATIONS: dict[Callable[[Make], None], list[tuple[str, str, str]]] = {}
-"""What each check must catch: module, text, replacement."""
+Make = Callable[..., Any]  # `Adviser`, or the same class of a mutated module
+MUTATIONS: dict[Callable[[Make], None], list[tuple[str, str, str]]] = {}  # module, text, replacement
 
 
 def mutation(*change: str) -> Callable[[Callable[[Make], None]], Callable[[Make], None]]:
@@ -417,7 +415,6 @@ def hosts_have_as_many_workers_each_as_this_one(make: Make) -> None:
 
 
 def mutate(name: str, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Imports a module again with `new` instead of `old`, which must occur once; an empty `old` changes nothing."""
     path = Path(str(import_module(name).__file__))
     source, made = path.read_text(encoding="utf-8"), ModuleType(name)
     assert not old or source.count(old) == 1, f"{old} stands {source.count(old)} times in {path}"

@@ -1,5 +1,3 @@
-"""A scripted master as this user's only running fleet, and a command line that asks it."""
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
@@ -19,7 +17,6 @@ def kctl(capfd: pytest.CaptureFixture[str]) -> Kctl:
 
 @pytest.fixture
 def master(short_dir: Path) -> Iterator[Master]:
-    """Starts a scripted master that commands find without naming it."""
     with ExitStack() as stack:
 
         def start(script: Mapping[str, Step | Sequence[Step]]) -> ScriptedAgent:

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it acts o
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """Root's home, with a configuration; the fleet's folders are under a shared folder such as /tmp."""
+    """Root's home with a configuration, in a shared folder such as /tmp."""
     home = Path(tempfile.mkdtemp(prefix="k-"))
     for folder in ("run", "data", "logs", "lake"):
         (home / folder).mkdir(mode=0o700)
@@ -109,14 +109,13 @@ def test_code_of_another_user_beside_a_configuration_of_roots_is_not_imported(kc
 
 
 def test_a_strangers_registry_is_ignored(kctl: Kctl, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """`su` keeps the variable: with a forged entry, root would signal one of its own processes."""
     own = process_identity()
     entry = home / "runtime" / "fleets" / "kctl" / "1.json"
     entry.parent.mkdir(parents=True, mode=0o700)
     entry.write_text(
         f'{{"name": "f", "run_dir": "/r", "config": "/c", "pid": {own.pid}, "start_ticks": {own.start_ticks}}}'
     )
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime" / "fleets"))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(home / "runtime" / "fleets"))  # `su` keeps this variable
     assert "/r/master.sock" in kctl("rpc", "kafka_lag").err
     give_away(home / "runtime")
 

@@ -22,8 +22,6 @@ def path(short_dir: Path) -> Path:
 
 @pytest.fixture
 def check(kctl: Kctl, path: Path) -> Callable[..., Ran]:
-    """Checks a configuration with these lines and this handler, without a broker."""
-
     def checked(lines: str = SINKERS, *words: str, handler: str = GOOD) -> Ran:
         path.with_name("shop.py").write_text(handler)
         path.write_text(KAFKA + lines)
@@ -34,8 +32,6 @@ def check(kctl: Kctl, path: Path) -> Callable[..., Ran]:
 
 @pytest.fixture
 def check_table(check: Callable[..., Ran], kctl: Kctl, path: Path) -> Callable[[str], Ran]:
-    """Checks a table with these lines; `kctl storage status` reports the same."""
-
     def checked(lines: str) -> Ran:
         ran, status = check(LAKE + lines), kctl("storage", "status", "-c", str(path))
         if ran.code:

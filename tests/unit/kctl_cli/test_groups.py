@@ -59,7 +59,7 @@ def test_groups_are_listed_the_worst_first_and_chosen_by_name_and_by_glob(kctl: 
 
 
 class Elsewhere(BaseHTTPRequestHandler):
-    """A proxy, or the target of a redirect; it redirects once more."""
+    """A proxy or the target of a redirect, which redirects again."""
 
     asked: ClassVar[list[str]] = []
 
@@ -70,7 +70,7 @@ class Elsewhere(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *_: object) -> None:
-        """Logs nothing."""
+        pass
 
 
 @pytest.fixture
@@ -204,7 +204,6 @@ SUPERVISED = status_json(
 
 
 def filled(kind: Any) -> Any:
-    """A value of this type as JSON; each text in it is `BAD`."""
     origin, of = get_origin(kind), get_args(kind)
     if kind in (str, bool, int, float):
         return BAD if kind is str else kind(1)
@@ -242,7 +241,6 @@ for words in sys.argv[1:]:
 
 @pytest.mark.shows("message bytes, names, errors and log lines cannot steer the terminal; JSON stays the same document")
 def test_tables_and_errors_cannot_steer_the_terminal(master: Master, url: str, latest: Latest) -> None:
-    """One process prints them all, which starts as slowly as it would for each."""
     master({name: Answers(result) for name, result in RESULTS.items()})
     latest["main"] = cluster("main", group(BAD, 6, status=Status.WARN, reason=BAD))
     words = [*TABLES, *ERRORS, f"groups --url {url}", f"group {BAD} --url {url}"]

@@ -54,13 +54,12 @@ def test_a_running_master_reports_where_the_log_is(kctl: Kctl, master: Master, t
 
 @pytest.mark.parametrize("follow", [(), ("-f",)], ids=["once", "followed"])
 def test_a_link_or_pipe_in_place_of_a_log_is_rejected_at_once(show: Kctl, logs: Path, follow: tuple[str, ...]) -> None:
-    """kctl would read a link with the rights of the fleet's owner, and wait for a pipe."""
     log = logs / "worker-0.log"
     log.rename(logs / "secret")
-    log.symlink_to(logs / "secret")
+    log.symlink_to(logs / "secret")  # kctl would read it with the rights of the fleet's owner
     linked = show("worker-0", *follow)
     log.unlink()
-    os.mkfifo(log)
+    os.mkfifo(log)  # kctl would wait for it
     piped = show("worker-0", *follow)
 
     for ran, why in ((linked, "it is a symbolic link"), (piped, "it is not a regular file")):
@@ -157,7 +156,6 @@ def stop(kctl: Kctl, run_dir: Path) -> Callable[..., Ran]:
 
 @pytest.fixture
 def started(run_dir: Path) -> Iterator[Started]:
-    """Starts a process that takes SIGTERM like this, as the master of `run_dir`."""
     made: list[Process] = []
 
     def start(on_sigterm: str) -> Process:
@@ -216,7 +214,6 @@ def test_stop_spares_another_process_with_the_pid(stop: Callable[..., Ran], star
 def test_a_pid_file_that_another_user_may_have_written_has_nothing_signalled(
     stop: Callable[..., Ran], started: Started, run_dir: Path, monkeypatch: pytest.MonkeyPatch, is_ours: bool
 ) -> None:
-    """The file could name any process of ours, or of root's."""
     victim = started("signal.SIG_DFL")
     run_dir.chmod(0o1777 if is_ours else 0o755)
     if not is_ours:

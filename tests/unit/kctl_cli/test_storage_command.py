@@ -35,8 +35,7 @@ def config(short_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def storage(config: Path) -> Iterator[FileStorage]:
-    """Partition 0 has 1 pending, 3 leased, 1 delayed and 1 dead message; partition 1 has one dead message with odd
-    bytes."""
+    """Partition 0 has 1 pending, 3 leased, 1 delayed and 1 dead message. Partition 1 has 1 dead message."""
     storage = FileStorage(config.parent / "data" / "storage.sqlite", block_messages=3)
     storage.prepare()
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
@@ -246,7 +245,6 @@ def test_clearing_asks_and_leases_are_requeued_when_they_expire_or_by_age(kctl: 
 
 @pytest.fixture
 def table(config: Path) -> Path:
-    """The place of a table; the first test to write there makes it."""
     table = config.parent / "orders"
     config.write_text(config.read_text() + f'mode = "lake"\nuri = "{table.as_uri()}"\n')
     return table

@@ -106,7 +106,6 @@ def test_wrong_usage_exits_2_with_one_sentence(kctl: Kctl, words: str, sentence:
 
 
 def completed(*words: str) -> list[str]:
-    """Lets bash itself complete the last word, by the generated script."""
     lines = [
         script({"SHELL": "/bin/bash"}),
         f"COMP_WORDS=(kctl {' '.join(each or repr('') for each in words)}); COMP_CWORD={len(words)}",
@@ -168,7 +167,6 @@ COMPUTING = {"numpy", "pyarrow", "redis", "zlib_ng", "kctl.status"}
     ],
 )
 def test_a_command_imports_only_what_it_needs(commands: str, needed: str, needless: set[str]) -> None:
-    """Commands that need the same are run one after the other by one process."""
     code = (
         "import sys; from kctl.cli.entry import run; [run(words.split()) for words in sys.argv[1].split(',')];"
         "print('modules:', *sys.modules, file=sys.stderr)"
@@ -195,7 +193,6 @@ QUESTION = b"Do it? [y/N] "
 
 
 def asked(keys: bytes) -> tuple[int, str]:
-    """Presses the keys at the question and returns the exit code and stderr."""
     ours, terminal = pty.openpty()
     words = [sys.executable, "-c", f"{ASK}raise SystemExit(entry.run(['top']))"]
     try:

@@ -18,8 +18,6 @@ CLIENT = logging.getLogger("kafka.producer.sender")
 
 @dataclass
 class Refusing(Production):
-    """A producer whose client fails messages by their value."""
-
     errors: dict[bytes, Exception]
     _retry_reasons: RetryReasons = field(default_factory=RetryReasons)
     _topic = "orders"

@@ -46,7 +46,6 @@ def reading(
     errors: Mapping[str, str] | None = None,
     topic_ids: Mapping[str, str] | None = None,
 ) -> ClusterReading:
-    """A reading of `orders`; with no committed offset at all, the entry is missing instead of None."""
     known = {key: offset for key, offset in committed.items() if offset is not None}
     return ClusterReading(
         groups={"readers": ListedGroup("readers", "classic", "PreparingRebalance", "consumer", 1)},

@@ -30,7 +30,6 @@ ORDERS = ("orders", 0)
 
 
 def whole(**changes: object) -> ClusterReading:
-    """One group has committed 4 of 10, another 9."""
     reading = ClusterReading(
         groups={"billing": GROUP, "other": OTHER},
         members={"billing": 2, "other": 0},
@@ -258,7 +257,6 @@ class Watched:
         return GroupSnapshot("main", "billing", columns_of(*rows).of_group(0), ok, stats=stats, age_seconds=1.0)
 
     def watch(self, seconds: float, arrivals: float) -> Advice:
-        """Lets `arrivals` messages a second arrive; returns the last advice."""
         for _ in range(round(seconds / 10)):
             self.at += 10
             self.end += round(arrivals * 10 / PARTITIONS)

@@ -43,7 +43,7 @@ class World:
         return body
 
     async def keep(self, _urls: Collection[str]) -> None:
-        """Has no connections."""
+        pass
 
     def answers(
         self, host: Host, *results: Any, by: Host | None = None, fleet: tuple[str, str] = FLEET, **more: Any

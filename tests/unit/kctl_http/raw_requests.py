@@ -1,5 +1,3 @@
-"""Requests as bytes, over a socket of their own."""
-
 import asyncio
 from contextlib import suppress
 
@@ -22,7 +20,6 @@ async def closed(*writers: asyncio.StreamWriter) -> None:
 
 
 async def ending(reader: asyncio.StreamReader) -> bytes:
-    """What comes until the other side closes."""
     async with asyncio.timeout(5):
         with suppress(ConnectionError):
             return await reader.read()
@@ -50,7 +47,6 @@ with socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET) as
 
 
 async def status_for_nobody(url: httpx.URL, path: str) -> str:
-    """What another user of this host is answered without a token."""
     done = await asyncio.to_thread(run_as_nobody, _READS, url.host, str(url.port), path)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -187,8 +187,6 @@ async def test_docs_need_nothing_from_elsewhere_and_name_every_path_and_paramete
 
 
 class OtherHosts:
-    """This is host a; host b is in the roster too."""
-
     me = Host("a", "https://a:1", 1)
 
     def check_known(self, name: str) -> None:

@@ -222,14 +222,12 @@ async def test_a_caller_that_reads_slowly_is_served_and_one_that_reads_nothing_i
 
 
 class Moving:
-    """A snapshot, and a clock that advances at each look, so that no two computed answers are equal."""
-
     def __init__(self) -> None:
         self.latest: FleetSnapshot = snapshot()
         self._ticks = itertools.count()
 
     def clock(self) -> float:
-        return NOW + next(self._ticks) / 1000
+        return NOW + next(self._ticks) / 1000  # so that no two computed answers are equal
 
 
 @pytest.fixture
@@ -278,8 +276,6 @@ async def test_what_a_browser_has_is_a_304_and_errors_are_not_kept(client: httpx
 
 
 class Slow:
-    """Answers once it may, behind kept answers; the first question can fail."""
-
     def __init__(self, *, fails: bool = False) -> None:
         self.begun, self.may_answer = asyncio.Event(), asyncio.Event()
         self.asked, self._fails = 0, fails
@@ -296,7 +292,6 @@ class Slow:
         await send({"type": "http.response.body", "body": b"all"})
 
     async def ask(self, takes: asyncio.Event | None = None) -> bytes:
-        """The body, for a client that reads once `takes` is set."""
         body = []
 
         async def send(message: Any) -> None:

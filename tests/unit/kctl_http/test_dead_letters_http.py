@@ -37,8 +37,7 @@ class Bench:
 
     def __init__(self, folder: Path) -> None:
         self.audit_log = folder / "operations.jsonl"
-        self.sent: list[DeadLetter] = []
-        """To the topic `parked`; there is no other."""
+        self.sent: list[DeadLetter] = []  # to the topic `parked`
         self.storage = FileStorage(folder / "storage.sqlite")
         self.storage.prepare()
         odd = Message(
@@ -48,8 +47,6 @@ class Bench:
         self.storage.dead_letter([Message("t", 1, n, f"k{n}".encode(), b"v%d" % n, 0) for n in range(5)], TRACE)
 
     def workbench(self, store: DeadLetterStore | None = None, *attend: Attend) -> Workbench:
-        """`store` stands in for the storage."""
-
         def sent(dead_letters: list[DeadLetter]) -> list[DeadLetter]:
             self.sent.extend(dead_letters)
             return dead_letters
@@ -66,7 +63,6 @@ class Bench:
     async def client(
         self, workbench: Workbench | None = None, access: AccessRights = ACCESS, **source: Any
     ) -> AsyncIterator[httpx.AsyncClient]:
-        """Shows the token that may act."""
         found = source_of(snapshot(), dead_letters=workbench or self.workbench(), **source)
         async with (
             serving(found, access) as server,
@@ -343,8 +339,6 @@ async def test_a_query_is_given_up_when_its_caller_leaves(bench: Bench, leaves: 
 
 
 class Held(FileStorage):
-    """Waits for permission before it changes each page."""
-
     def __init__(self, path: Path) -> None:
         super().__init__(path)
         self.reached, self.go_on = threading.Semaphore(0), threading.Semaphore(0)

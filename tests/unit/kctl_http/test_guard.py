@@ -71,8 +71,7 @@ async def test_reading_anything_needs_a_token(access: AccessRights) -> None:
 
 
 async def test_on_loopback_who_is_not_known_to_be_the_fleets_user_needs_a_token() -> None:
-    """This test has no connection at all."""
-    async with client_of(snapshot(), OWN) as client:
+    async with client_of(snapshot(), OWN) as client:  # without a connection
         for path in PATHS:
             if path in ("/healthz", "/metrics"):
                 assert (await client.get(path)).status_code == 200
@@ -287,7 +286,6 @@ FILES = {
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """All but `open` are for their owner alone."""
     for name, text in FILES.items():
         (tmp_path / name).touch(0o600)
         (tmp_path / name).write_text(text)

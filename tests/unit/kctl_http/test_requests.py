@@ -126,15 +126,13 @@ async def test_refusals_are_counted_by_code_and_a_header_that_decides_may_come_o
         assert status(answer) == 400, name
 
 
-_BACKLOG = 4000
-"""Connections that one listener keeps without a descriptor: one fewer than the default of `net.core.somaxconn`."""
+_BACKLOG = 4000  # connections that a listener queues, fewer than net.core.somaxconn by default
 _SPARE = 500
 
 
 @contextmanager
 def idle_sockets(count: int) -> Iterator[None]:
-    """Idle TCP sockets on loopback, as on a machine with many clients. Both ends count, but only one takes a
-    descriptor, because no listener accepts them."""
+    """Opens idle TCP sockets on loopback. Only one end takes a descriptor, because no listener accepts them."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard < count // 2 + _SPARE:
         pytest.skip(f"this user may open {hard} files only (ulimit -Hn)")
@@ -153,12 +151,11 @@ def idle_sockets(count: int) -> Iterator[None]:
 
 @pytest.mark.shows("requests without a token block the event loop below 10 ms with 18,000 sockets on the host")
 async def test_with_18000_sockets_on_the_host_a_request_without_a_token_holds_the_event_loop_under_10_ms() -> None:
-    """In CPU time, so that other load on the machine does not count."""
     seconds: list[float] = []
 
     async def measure_turns() -> None:
         while True:
-            began = time.thread_time()
+            began = time.thread_time()  # CPU time, so that other load does not count
             await asyncio.sleep(0)
             seconds[-1] = max(seconds[-1], time.thread_time() - began)
 
@@ -255,12 +252,11 @@ class Act(FleetOperation, rpc="act"):
 
 
 class Look(Act, rpc="look", changes=False):
-    """Changes nothing, like `stack`."""
+    pass
 
 
 @asynccontextmanager
 async def api(kind: type[FleetOperation] = Act) -> AsyncIterator[httpx.AsyncClient]:
-    """Shows the token that may act."""
     operations = OperationLog({kind.rpc: kind}, cast("Any", None), None)
     headers = {"authorization": f"Bearer {TOKEN}"}
     async with (
@@ -271,7 +267,6 @@ async def api(kind: type[FleetOperation] = Act) -> AsyncIterator[httpx.AsyncClie
 
 
 async def post(client: httpx.AsyncClient, body: str, media_type: str | None = "application/json") -> httpx.Response:
-    """Also checks that an operation is listed if it was accepted, and only then."""
     headers = {} if media_type is None else {"content-type": media_type}
     response = await client.post("operations", content=body.encode(), headers=headers)
     listed = await client.get("operations")
@@ -389,8 +384,7 @@ def every_answer_is_as_described(operation: Any, cases: int) -> None:
 
 @pytest.fixture(scope="module", autouse=True)
 def _workbench() -> Iterator[None]:
-    """Its threads start before and end after all tests."""
-    asyncio.run(WORKBENCH.read(lambda *_: None))
+    asyncio.run(WORKBENCH.read(lambda *_: None))  # starts threads, before any test checks for leftovers
     yield
     APP.close()
     storage().close()

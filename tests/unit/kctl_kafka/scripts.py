@@ -10,10 +10,8 @@ from tests.servers.scripted_broker import Answers, Script, ScriptedBroker
 LOADING = 14
 NOT_COORDINATOR = 16
 NOT_AUTHORISED = 30
-SOON = 2.0
-"""Seconds that a connection has in tests that wait until its deadline."""
-LONG = 120.0
-"""`SOON` for tests with `soon_over`, which ends the time after a number of tries."""
+SOON = 2.0  # seconds of a connection in tests that wait until its deadline
+LONG = 120.0  # for tests with `soon_over`, which ends the time after a number of tries
 
 
 @contextmanager
@@ -29,7 +27,6 @@ def connection_to(
 
 
 def described(*groups: Mapping[str, Any]) -> Answers:
-    """Describes these groups; reports other groups as dead, like a broker."""
     known = {group["group_id"]: group for group in groups}
     dead = {"group_state": "Dead"}
     return Answers(lambda request: {"groups": [known.get(g, {"group_id": g, **dead}) for g in _names(request)]})
@@ -64,8 +61,6 @@ def member(name: str, **assigned: Sequence[int]) -> Any:
 
 
 def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
-    """`groups` has offsets or an error code; other partitions requested by name get -1."""
-
     def one(asked: Any) -> dict[str, Any]:
         known = groups.get(asked.group_id, {})
         if isinstance(known, int):
@@ -78,8 +73,6 @@ def fetched(groups: Mapping[str, Mapping[Partition, int] | int]) -> Answers:
 
 
 def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, int] | None = None) -> Answers:
-    """`codes` has the errors of single partitions."""
-
     def fields(request: Any) -> dict[str, Any]:
         wanted = [(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions]
         topics = by_topic({key: offsets.get(key, -1) for key in wanted}, "offset", timestamp=-1)
@@ -92,8 +85,6 @@ def listed_offsets(offsets: Mapping[Partition, int], codes: Mapping[Partition, i
 
 
 def refused_coordinator(name: str) -> Answers:
-    """Broker 1 coordinates every group, but the caller may not know the coordinator of `name`."""
-
     def fields(request: Any) -> dict[str, Any]:
         found = {"node_id": 1, "error_code": 0}
         refused = {"node_id": -1, "error_code": NOT_AUTHORISED}

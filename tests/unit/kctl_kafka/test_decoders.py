@@ -47,8 +47,7 @@ PLAIN = lists_of(
     committed_leader_epoch=st.just(0),
     metadata=st.just(""),
     error_code=st.just(0),
-)
-"""The usual case, which is decoded in another way."""
+)  # the usual case, which is decoded in another way
 FETCHED = unique_by(
     "group_id",
     lists_of(

@@ -34,8 +34,7 @@ PAUSES = 2
 
 @pytest.fixture
 def soon_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    """After two pauses, only the reserve for later requests remains of a connection's time. The test may therefore
-    allow minutes: it waits for a number of tries, even on a busy machine."""
+    """After `PAUSES` pauses, leaves a connection only the reserve of its time, so that each test gets as many tries."""
     pause = ClusterConnection.pause
     pauses: dict[int, int] = {}
 

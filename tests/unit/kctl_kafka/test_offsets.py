@@ -211,7 +211,6 @@ TIME = 7
 
 
 def cluster(values: Sequence[str], start: int = 0) -> Cluster:
-    """One partition with these values; all messages have one timestamp, except for those of value `later`."""
     records = [
         Record("orders", 0, offset, TIME + (value == "later"), None, value.encode(), ())
         for offset, value in enumerate(values, start)

@@ -74,7 +74,7 @@ def reader_of(broker: ScriptedBroker) -> ClusterReader:
 
 @contextmanager
 def led_by(leaders: dict[str, list[int]], *list_offsets: Step) -> Iterator[tuple[ScriptedBroker, ClusterReader]]:
-    """Two brokers; `leaders` may change. `list_offsets` are the answers of the first."""
+    """`leaders` may change. `list_offsets` are the answers of the first broker."""
     brokers = dict[int, str]()
 
     def metadata(request: Any) -> Any:

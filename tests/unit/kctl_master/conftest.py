@@ -20,8 +20,8 @@ SLOW_PINGS = HealthRules(ping_timeout_seconds=60)
 
 
 class Fleet:
-    """A supervisor of worker-0, worker-1 and so on, which run these programs; an empty one cannot be executed. Their
-    agents answer while the processes live, unless they are in `silent`."""
+    """A supervisor whose workers run `programs`. An empty program cannot be executed. Agents answer while their
+    processes live, unless they are in `silent`."""
 
     def __init__(
         self,

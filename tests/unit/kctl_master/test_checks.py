@@ -17,7 +17,7 @@ from tests.configurations import KAFKA, loaded
 
 @pytest.fixture(autouse=True)
 def _as_a_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Root's configuration has no such folder; tests/unit/kctl_cli/test_as_root.py tests root."""
+    """Root's configuration has no such folder. tests/unit/kctl_cli/test_as_root.py tests root."""
     os.umask(PRIVATE)
     if os.geteuid() == 0:
         monkeypatch.setattr(os, "geteuid", lambda: 1)

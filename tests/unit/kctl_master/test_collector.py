@@ -41,16 +41,12 @@ TOPICS: JsonObject = {"rows": [{"topic": "t", "partition": 0, "leader_id": 1, "r
 
 
 class Fleet:
-    """One attached agent, and a collector that takes its snapshot."""
-
     def __init__(self, folder: Path, **script: Step) -> None:
-        """`script` replaces answers of the agent."""
         folder.chmod(0o700)
         self.pid, self.generation = 7, 3
         self.leader: str | None = "somebody"
         self.partitions = [0]
-        self.asked_twice = threading.Event()
-        """Set after the first answer about offsets; the collector asks for metadata only later."""
+        self.asked_twice = threading.Event()  # set after the first answer about offsets, before a question for metadata
         answers: dict[str, Step] = {
             "block_size": Answers({"rows": []}),
             "offset_checker": Answers(self.offsets),
@@ -169,8 +165,7 @@ async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
     loop = asyncio.get_running_loop()
 
     def prepare(snapshot: FleetSnapshot) -> None:
-        """The first call comes on another thread."""
-        loop.call_soon_threadsafe(snapshots.put_nowait, snapshot)
+        loop.call_soon_threadsafe(snapshots.put_nowait, snapshot)  # the first call comes on another thread
 
     fleet.collector.prepare.append(prepare)
     collecting = asyncio.create_task(fleet.collector.run())

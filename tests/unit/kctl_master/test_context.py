@@ -34,7 +34,6 @@ SEEK: JsonObject = {"topic": "t", "partition": 0, "to": "7"}
 
 @contextmanager
 def agent(run_dir: Path) -> Iterator[Inbox]:
-    """A worker that does not take its operations by itself."""
     inbox = Inbox()
     server = AgentServer(run_dir, "worker-0", operation_commands(inbox, SeekPartition))
     server.start()

@@ -49,7 +49,6 @@ def counted(stored: int, batches: int, kind: str = "worker", handled: int | None
 
 
 def most(history: FleetHistory, subject: Subject) -> dict[str, list[float]]:
-    """The maximum of each metric in each step, without steps that have no value."""
     window = history.read(subject, UNIX - 100, UNIX + 1000)
     assert window is not None
     return {name: values[~np.isnan(values)].tolist() for name, values in window.most.items()}

@@ -188,7 +188,7 @@ class ServedMaster:
         return bool(reply.result == {"rpc": rpc})
 
     def are_counted(self, *mistakes: str) -> bool:
-        """The server counts no connections; it drops a peer that does not read."""
+        """The server counts no connections, but it drops a peer that does not read its reply."""
         return mistakes != ("a peer did not read its reply",) or len(self._server._connections) == 1
 
     def close(self) -> None:

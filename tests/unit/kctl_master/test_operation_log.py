@@ -22,8 +22,6 @@ Carry = Callable[[JsonObject, Caller, Report], Awaitable[tuple[str, JsonObject]]
 
 
 def kind(name: str, carry: Carry, *, is_long: bool = False, deadline_seconds: float = 30.0) -> type[FleetOperation]:
-    """An operation that affects the given process, if any."""
-
     class Made(FleetOperation, rpc="made"):
         name: str | None = param("a process", default=None)
 

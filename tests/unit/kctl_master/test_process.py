@@ -129,7 +129,6 @@ for line in sys.stdin:
 
 @pytest.fixture
 def parent() -> Iterator[subprocess.Popen[str]]:
-    """Leads a session; starts a process that prints `up` for each line that it reads."""
     with subprocess.Popen(
         [sys.executable, "-c", PARENT], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True, text=True
     ) as process:
@@ -189,7 +188,7 @@ signal.pause()  # it must not take the line that is one of the others'
 
 @pytest.fixture
 def family() -> Iterator[subprocess.Popen[bytes]]:
-    """Leads a session of five that share 64 MiB; for each line, one of them allocates 64 MiB of its own."""
+    """Leads a session of five that share 64 MiB. For each line, one of them allocates 64 MiB of its own."""
     with subprocess.Popen(
         [sys.executable, "-u", "-c", FORKING], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as process:

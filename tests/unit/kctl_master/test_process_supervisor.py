@@ -187,7 +187,6 @@ def hung(monkeypatch: pytest.MonkeyPatch) -> set[int]:
 
 
 def fleet_of(folder: Path, program: str = UP) -> Fleet:
-    """worker-0, which may be unkillable, and worker-1."""
     rules = HealthRules(ping_timeout_seconds=0.3)
     return Fleet(folder, program, UP, rules=rules, stop_timeout_seconds=0.1)
 
@@ -209,8 +208,6 @@ async def child_in(folder: Path) -> int:
 async def test_a_full_disk_ends_no_supervisor(
     tmp_path: Path, hung: set[int], monkeypatch: pytest.MonkeyPatch, *, survives: bool
 ) -> None:
-    """The survivor's session cannot be recorded, or a socket cannot be removed."""
-
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -310,7 +307,6 @@ async def test_an_unkillable_process_is_kept_when_scaling_down(tmp_path: Path, h
 
 
 async def session_leader(code: str = UP, *arguments: str, mark: str = "") -> asyncio.subprocess.Process:
-    """A process that an earlier master started with this mark."""
     more: dict[str, Any] = {"start_new_session": True, "env": {"KCTL_SUPERVISED": mark}}
     command = (sys.executable, "-c", code, *arguments)
     return await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.PIPE, **more)
@@ -337,8 +333,7 @@ async def test_what_an_earlier_master_could_not_kill_keeps_its_place(tmp_path: P
 async def test_a_new_master_finds_another_users_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, leader: str, *, is_found: bool
 ) -> None:
-    """Its environment cannot be read, like that of a handler's `sudo` child. The master leaves a stranger's session
-    alone."""
+    """The environment cannot be read, like that of a handler's `sudo` child."""
     code = WITH_CHILD.replace("stdin=subprocess.DEVNULL)", "stdin=subprocess.DEVNULL, env={})")
     mark = "" if leader == "another's" else "run/worker-0.sock"
     former = await session_leader(code, str(tmp_path / "pid"), mark=mark)

@@ -35,7 +35,6 @@ def row(name: str, **more: Any) -> WorkerRow:
 
 
 def fleet(states: dict[str, WorkerStatus] | None = None, rows: dict[str, WorkerRow] | None = None) -> FleetSnapshot:
-    """Two healthy workers, a sinker and an engine, with these changes."""
     ok = Assessment(Status.OK, "3 ok")
     return replace(
         snapshot(),
@@ -85,7 +84,7 @@ def full(seconds: float) -> FleetSnapshot:
 
 
 def changing(name: str, state: str, **more: Any) -> FleetSnapshot:
-    """A fleet that restarts one process on request; unless it is worker-1, no other has its kind."""
+    """Restarts one process on request. Only worker-1 has another process of its kind."""
     states = {name: status(name, state, is_requested=True, **more)}
     rows = {name: WorkerRow(name, NAMES[name], state=AgentState.JOINING if state == "running" else None)}
     return fleet(states, rows)
@@ -104,7 +103,6 @@ def hung(seconds: float, state: AgentState = AgentState.RUNNING) -> FleetSnapsho
 
 
 def late(**unhandled: Any) -> FleetSnapshot:
-    """850 messages are pending in the storage, 12 of them until their next try; Kafka has none."""
     storage = StorageReply(pending=840, delayed=12, processing=10, oldest_seconds=75.0)
     oldest = replace(fleet().group_assessment, oldest_unhandled_seconds=75.0)
     return replace(

@@ -36,8 +36,6 @@ from tests.servers.scripted_agent import (
 
 
 class Fleet:
-    """Scripted agents in one folder, and the pool through which they are asked."""
-
     def __init__(self, run_dir: Path, stack: ExitStack) -> None:
         self.run_dir, self.stack, self.pool = run_dir, stack, AgentPool()
 
@@ -224,8 +222,7 @@ def run(kinds):
 threads = [threading.Thread(target=run, args=(kinds[:: 1 if number % 2 else -1],)) for number in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
-"""
-"""When two threads made a decoder at once, 16 of 25 such processes ended by signal 11 (msgspec 0.22)."""
+"""  # when two threads made a decoder at once, 16 of 25 such processes ended by signal 11 (msgspec 0.22)
 
 
 @pytest.mark.parametrize("attempt", range(5))

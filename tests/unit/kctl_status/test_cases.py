@@ -24,14 +24,11 @@ BURROW_S = {"OK": None, "none": None, "WARN": "warn", "STALL": "stalled", "STOP"
 
 
 class Seen(NamedTuple):
-    """What was reported at a second; an unknown offset is None."""
-
     at: float
     committed: int | None
     end: int | None
     start: int | None
-    is_repeated: bool
-    """Whether the same offset was committed again, which the offsets alone do not show."""
+    is_repeated: bool  # whether the same offset was committed again
 
 
 class Case(NamedTuple):
@@ -50,7 +47,7 @@ def cases() -> list[Case]:
 
 @cache
 def observations(seen: str) -> tuple[list[Seen], float]:
-    """The time is the last second's."""
+    """Returns what was seen at each second, and the last second."""
     jumps: dict[int, tuple[int | None, ...] | None] = {}
     repeated: set[int] = set()
     steps: list[tuple[range, tuple[int, ...]]] = []
@@ -79,7 +76,7 @@ def observations(seen: str) -> tuple[list[Seen], float]:
 
 
 def reader(words: str) -> Owner:
-    """A worker of ours in that state; `nobody` if no process answers; `attached` and `client` as in the table."""
+    """A worker in that state, or `nobody`, `attached` or `client` as in the table of cases."""
     kind, *more = words.split(" ")
     reported = dict(word.split("=") for word in more if "=" in word)
     state = next((word for word in more if "=" not in word), None)
@@ -104,8 +101,7 @@ def judged(seen: str, words: str) -> Judgement:
 
 
 def judged_together(given: Sequence[tuple[str, str]], shift: float = 0.0) -> list[Judgement]:
-    """Judges each case at its last second, as one partition among all of them; one by one, the cases would take
-    minutes."""
+    """Judges each case as one partition among all of them, because one by one would take minutes."""
     found: dict[int, Judgement] = {}
     kinds = [(allowed_lag(words), _polls(seen)) for seen, words in given]
     for kind in set(kinds):
@@ -114,8 +110,7 @@ def judged_together(given: Sequence[tuple[str, str]], shift: float = 0.0) -> lis
 
 
 def _polls(seen: str) -> tuple[int, int]:
-    """The first second of a poll, and the seconds to the next one: ten in cases of more than ten minutes, because polls
-    each second would dominate the run time."""
+    """The first second of a poll, and the seconds between polls, which are ten in long cases to save time."""
     last = int(observations(seen)[1])
     return (last % 10, 10) if last > 600 else (0, 1)
 

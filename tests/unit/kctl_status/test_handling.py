@@ -44,7 +44,6 @@ def test_an_age_that_falls_by_less_than_a_tenth_of_a_second_per_second_is_not_ca
 
 
 def sawtooth(start: float, rate: float, cycle: float, seed: int) -> Callable[[int], float]:
-    """Batches of 0.7 to 1.3 cycles; the age after each is within 0.3 cycles of the rate."""
     chance, ends, left = Random(seed), 0.0, start
     since = 0.0
 
@@ -93,7 +92,6 @@ def test_an_age_about_the_limit_is_late_without_a_break(cycle: float, seed: int)
 @pytest.mark.parametrize("cycle", [1.0, 10.0, 60.0])
 @pytest.mark.parametrize("rate", [-0.2, -0.5])
 def test_an_age_that_falls_is_caught_up_with_once_until_it_falls_no_more(rate: float, cycle: float, seed: int) -> None:
-    """The age falls for two hours, stays, falls again, and then grows as if a handler hangs."""
     window, fall = max(cycle, 5.0), sawtooth(10_000.0, rate, cycle, seed)
     low = 10_000.0 + rate * 7200
     stay, again = sawtooth(low, 0.0, cycle, seed), sawtooth(low, rate, cycle, seed)

@@ -267,8 +267,7 @@ def test_a_group_has_a_time_lag_of_zero_only_if_each_partition_has_one() -> None
 
 @pytest.mark.shows("long silences of a few partitions, or on other hosts, do not raise the limit of the oldest message")
 def test_the_lag_that_is_judged_is_known_of_each_partition_and_its_cycle_is_the_usual_one() -> None:
-    """Two of this host's five partitions had outages; one more partition is paused, and another host reads one."""
-    cycles = {0: 2.0, 1: 600.0, 2: 600.0, 3: 2.0, 4: 2.0, 5: 900.0, 6: 1200.0}
+    cycles = {0: 2.0, 1: 600.0, 2: 600.0, 3: 2.0, 4: 2.0, 5: 900.0, 6: 1200.0}  # 1 and 2 had outages
     owners = {number: replace(READER, last_batch_seconds=cycle) for number, cycle in cycles.items()}
     owners |= {5: replace(owners[5], state="paused"), 6: replace(owners[6], state="elsewhere")}
     rows = [row(number, 5, 9, timestamp=990.0 - number) for number in cycles]

@@ -1,4 +1,4 @@
-"""Judgements over minutes and hours: of silences, of watched checkpoints, and of random histories with known truth;
+"""Judgements over minutes and hours: of silences, of watched checkpoints, and of random histories with known truth.
 `benchmarks.status_rules` runs more histories and compares Burrow's rules."""
 
 import tracemalloc
@@ -49,12 +49,9 @@ STEP = 20
 
 
 class Query(NamedTuple):
-    """Its checkpoint is read every `interval` seconds. Batches of `batch` seconds follow each other; with `plans`,
-    reads also see batches that are planned but not committed."""
-
-    interval: int
-    batch: int
-    plans: bool
+    interval: int  # seconds between reads of its checkpoint
+    batch: int  # seconds that each batch takes
+    plans: bool  # whether reads also see batches that are planned but not committed
     killed_at: int = 10 * HOUR
 
     def seen(self, partition: int, second: int) -> tuple[Row, Owner]:
@@ -67,8 +64,7 @@ class Query(NamedTuple):
 
 
 RUNNING = [Query(*each) for each in product((60, 900, 3600), (10, 540), (True, False))]
-KILLED = {10: 200, 60: 370, 300: 1300}
-"""The interval of a query that is killed between batches, and the limit in seconds until it is known as stopped."""
+KILLED = {10: 200, 60: 370, 300: 1300}  # a killed query's interval, and the seconds until it is known as stopped
 
 
 @cache
@@ -105,9 +101,7 @@ def test_a_query_that_was_killed_between_batches_is_stopped_after_a_few_readings
 @pytest.mark.shows("false and missed alarms of each rule are below 1 % over random histories")
 @pytest.mark.timeout(120)
 def test_alarms_are_false_or_missing_in_less_than_one_poll_of_a_hundred() -> None:
-    """A poll of one history costs as much as one of twenty, so the benchmark alone runs those with a poll every 5 s or
-    more often."""
-    some = [history for history in histories(28) if history.poll_seconds > 5]
+    some = [history for history in histories(28) if history.poll_seconds > 5]  # the benchmark runs the others
 
     found = scores(some, statuses)
 
@@ -123,7 +117,6 @@ CLIENTS = Owner(None, None, None, members=1)
 
 
 def assessed(assessor: Assessor, names: Names, now: float, waiting: int) -> dict[str, Assessment]:
-    """Each partition has committed 10 and has `waiting` messages left."""
     committed = np.full(len(names), 10)
     at, start = np.full(len(names), now), np.zeros(len(names), np.int64)
     columns = PartitionColumns(names, now, at, start, committed, committed, committed + waiting)

@@ -219,7 +219,6 @@ def test_a_flood_of_one_failure_is_counted_and_not_a_flood_of_lines(caplog: pyte
 
 
 def answer(rpc: str, snapshot: Snapshot, later: float = 0.0) -> JsonObject:
-    """The decoded answer, `later` seconds after the snapshot."""
     result: JsonObject = json.loads(encode(COMMANDS[rpc].answer(snapshot, {}, snapshot.published_at + later))[4:])
     return result
 

@@ -41,7 +41,6 @@ class ServedAgent:
         self._bench, self._snapshot = bench, snapshot
 
     def serve(self, *, write_timeout_seconds: float | None = None, **limits: Any) -> None:
-        """The time-out applies to a missing frame and to an unread reply."""
         if write_timeout_seconds is not None:
             limits["frame_timeout_seconds"] = write_timeout_seconds
         self._server = self._bench.serve(self._snapshot, commands=WITH_BIG, **limits)

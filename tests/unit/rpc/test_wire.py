@@ -32,7 +32,6 @@ def framed(body: bytes) -> bytes:
 def decoded(
     data: bytes, cuts: list[int], limit_bytes: int = MAX_REQUEST_BYTES
 ) -> tuple[list[JsonObject], WireError | None]:
-    """Decodes the bytes when they arrive split at these places."""
     decoder = Decoder(limit_bytes)
     frames: list[JsonObject] = []
     edges = [0, *sorted(cuts), len(data), len(data)]

@@ -55,7 +55,6 @@ Make = Callable[..., HandlingStorage]
 
 @pytest.fixture
 def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The handlers' module, which records its calls; new for each test, like the log's memory of logged errors."""
     monkeypatch.setattr(inline_handler, "_failures", FailureLog(inline_handler.log))
     (tmp_path / "direct_handlers.py").write_text(CODE)
     monkeypatch.syspath_prepend(tmp_path)

@@ -30,8 +30,6 @@ Handle = Callable[[list[Message]], Sequence[object]]
 
 
 class Bench:
-    """A sinker with the handler `handle`; it is asked to stop within `stop_after` calls."""
-
     def __init__(
         self, folder: Path, handle: Handle, stop_after: int, block_messages: int = 3, **settings: object
     ) -> None:

@@ -31,7 +31,7 @@ def flipped(body: bytes) -> bytes:
 
 @dataclass
 class Machine(MachineClock):
-    """A machine whose clocks only a test sets; its pickled copy is another machine."""
+    """Its clocks change only in a test. Its pickled copy is another machine."""
 
     since_boot: float = 1000.0
     unix: float = 1_700_000_000.0

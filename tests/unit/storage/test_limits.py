@@ -84,7 +84,6 @@ KIB, MIB = 1 << 10, 1 << 20
 
 @pytest.fixture(params=["file", "redis"])
 def storage(request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer | None) -> Iterator[Storage]:
-    """Built from settings, so that they apply to each kind."""
     settings: dict[str, Any] = {"mode": request.param, "path": str(tmp_path / "s"), "compression": "none"}
     if request.param == "redis":
         require_redis()

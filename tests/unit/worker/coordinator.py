@@ -11,8 +11,6 @@ from tests.unit.worker.offsets.broker_answers import EVERYTHING, TOPICS
 
 
 def committed(codes: Mapping[str, int] = {}) -> Answers:
-    """With the error codes of topics."""
-
     def fields(request: Any) -> dict[str, Any]:
         wanted = {(topic.name, each.partition_index) for topic in request.topics for each in topic.partitions}
         return {"topics": by_topic({key: codes.get(key[0], 0) for key in wanted}, "error_code")}
@@ -21,7 +19,6 @@ def committed(codes: Mapping[str, int] = {}) -> Answers:
 
 
 def rejected(code: int) -> Answers:
-    """With this error code for each topic."""
     return committed(dict.fromkeys(TOPICS, code))
 
 
@@ -47,7 +44,7 @@ def has_settled(broker: ScriptedBroker) -> bool:
 def joining(
     answers: Script, assignor: str = "range", listener: Mapping[str, Callable[..., Any]] = {}
 ) -> Iterator[tuple[ScriptedBroker, Membership]]:
-    """A membership that has not polled yet; `answers` extend the coordinator's script."""
+    """The membership has not polled yet. `answers` extend the coordinator's script."""
     with ScriptedBroker(group_script(answers), topics=TOPICS) as broker:
         member = Membership(
             replace(member_settings(broker.address), assignor=assignor),
@@ -64,7 +61,6 @@ def joining(
 
 @contextmanager
 def scripted_group(answers: Script, **listener: Callable[..., Any]) -> Iterator[tuple[ScriptedBroker, Membership]]:
-    """A membership that owns `EVERYTHING`."""
     with joining(answers, listener=listener) as (broker, member):
         poll_until(member, lambda: member.partitions == EVERYTHING)
         yield broker, member

@@ -30,8 +30,7 @@ from tests.conformance.given import chunk, everything, fill, offsets, put, store
 from tests.conftest import raising
 from tests.unit.storage.conftest import Machine
 
-FRAME_BYTES = 24 + 16384
-"""A frame of the write-ahead log: a header and a page."""
+FRAME_BYTES = 24 + 16384  # of the write-ahead log: a header and a page
 
 
 def file_storage(path: Path, clock: MachineClock | None = None) -> FileStorage:
@@ -150,10 +149,9 @@ def test_a_file_that_is_gone_is_not_made_again_by_those_that_only_use_it(path: P
 
 
 def test_disk_errors_of_a_task_end_its_put(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Linux reports the error once, to the first sync."""
     monkeypatch.setattr(file_writer, "SYNC_BYTES", 1)
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
-    really, errors = os.fdatasync, [OSError(errno.EIO, os.strerror(errno.EIO))]
+    really, errors = os.fdatasync, [OSError(errno.EIO, os.strerror(errno.EIO))]  # Linux reports it to one sync only
 
     def fails_once(log: int) -> None:
         if errors:
@@ -236,9 +234,8 @@ def test_a_message_that_cannot_be_read_while_the_disk_fails_is_no_dead_letter(pa
 
 
 def next_in_the_file_alone(path: Path) -> int | None:
-    """A partition's stored offset without the log; copied by a process that holds no lock on the file."""
     copy = path.with_name("copy")
-    subprocess.run(["cp", path, copy], check=True)
+    subprocess.run(["cp", path, copy], check=True)  # by a process that holds no lock on the file
     with closing(sqlite3.connect(copy)) as db:
         found = db.execute("select next from stored_offset").fetchone()
     return None if found is None else int(found[0])
@@ -268,7 +265,6 @@ def test_an_error_of_the_disk_that_sqlite_meets_is_noted_until_it_was_seen_to(pa
 
 
 def test_who_sees_a_long_log_copies_it(path: Path, storage: FileStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a sinker or a worker may do; the next commit restarts the log."""
     for module in (schema, file_log):
         monkeypatch.setattr(module, "LOG_BYTES", 200_000)
     monkeypatch.setattr(storage_module, "LONG_SECONDS", 0.0)

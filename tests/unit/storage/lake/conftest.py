@@ -19,14 +19,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def folder() -> S3Folder:
-    """A folder of an object store in memory."""
     store: Any = MemoryStore()
     return S3Folder(ObjectStore("lake", "http://127.0.0.1:1", "us-east-1"), "orders", store)
 
 
 @pytest.fixture
 def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
-    """The files and folders that this test has synced."""
     found: list[Path] = []
 
     def noted(file: Path) -> None:
@@ -39,13 +37,11 @@ def synced(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
 
 @pytest.fixture
 def storage(path: Path) -> LakeStorage:
-    """An empty table that begins at offset 100."""
     return opened(path, start=100)
 
 
 @pytest.fixture
 def filled(path: Path) -> LakeStorage:
-    """A table with ten rows."""
     made = opened(path, start=0)
     begun(made, 0, 10).commit()
     return made

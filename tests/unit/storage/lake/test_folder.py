@@ -101,7 +101,7 @@ def test_a_file_system_that_keeps_no_files_is_rejected(place: str) -> None:
 
 
 def test_a_table_is_there_once_its_log_has_a_version(folder: S3Folder) -> None:
-    """Even if delta-rs cannot open it, because the store belongs to another client."""
+    """delta-rs cannot open this table, because the store belongs to another client."""
     table = LakeTable(folder)
     folder.write("_delta_log/_last_checkpoint", b"{}")
     assert not table.exists()
@@ -114,7 +114,7 @@ def test_a_table_is_there_once_its_log_has_a_version(folder: S3Folder) -> None:
 
 
 def answers(monkeypatch: pytest.MonkeyPatch, *given: bool) -> None:
-    """The store rejects one creation per answer; `True` if it has the object anyway."""
+    """The store rejects one creation per answer, and has the object anyway if the answer is `True`."""
     created, left, one = S3Folder._created, list(given), threading.Lock()
 
     def faulty(folder: S3Folder, key: str, content: bytes) -> bool:
@@ -129,8 +129,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *given: bool) -> None:
 
 
 def test_an_object_is_created_though_the_store_rejected_it(folder: S3Folder, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a conflict (409) of two requests, both rejected, or after a lost reply: the object exists when the request
-    is repeated."""
+    """As after a conflict (409) of two requests or a lost reply, the object exists when the request is repeated."""
     answers(monkeypatch, True)
     folder.check()
     assert list(folder.files()) == []

@@ -76,7 +76,7 @@ def test_a_file_of_an_uncommitted_attempt_is_no_part_of_the_table(storage: LakeS
 
 
 def test_a_log_that_was_cleaned_up_past_the_last_read_is_read_again(storage: LakeStorage, path: Path) -> None:
-    """Another writer cleaned up; its checkpoint is older than the newest version that was read."""
+    """Another writer cleaned up. Its checkpoint is older than the newest version that was read."""
     DeltaTable(path).create_checkpoint()
     reader = opened(path)
     begun(storage, 100, 110).commit()

@@ -27,7 +27,6 @@ ILLEGAL_GENERATION, UNKNOWN_MEMBER, REBALANCING = 22, 25, 27
 
 
 def result_of(name: str, request: Any) -> Mapping[str, Any]:
-    """The coordinator's usual answer."""
     step = group_script({})[name]
     assert isinstance(step, Answers)
     assert callable(step.result)
@@ -95,8 +94,7 @@ def test_a_join_that_ends_between_two_polls_is_taken_up_and_no_other_is_begun() 
 
 
 def test_a_member_that_has_lost_its_partitions_claims_none_of_them_when_it_joins_again() -> None:
-    """A leader assigns partitions that a member claims to no other until the member gives them up. A member never gives
-    up partitions that it does not own: they had no reader until the next rebalance."""
+    """A leader assigns claimed partitions to no other member, so after a false claim they had no reader."""
     claims: list[list[str]] = []
     joins_before: list[int] = []
 
@@ -149,7 +147,7 @@ def test_a_revocation_runs_while_the_main_thread_is_inside_poll_and_at_no_other_
 
 @pytest.mark.parametrize("code", [UNKNOWN_MEMBER, ILLEGAL_GENERATION])
 def test_a_cooperative_member_that_is_evicted_between_join_and_sync_has_lost_its_partitions(code: int) -> None:
-    """Another member may have read these partitions meanwhile; this member's commit would move the offsets back."""
+    """Another member may have read these partitions meanwhile, so a commit would move the offsets back."""
     happened: list[str] = []
     due: list[str] = []  # if the first join is slow, a script in a fixed order would evict it before it had partitions
 

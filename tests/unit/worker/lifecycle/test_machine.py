@@ -215,8 +215,7 @@ class World(RuleBasedStateMachine):
         self.assigned = self.paused = NONE
         self.has_room = True
         self.is_hopeless = self.is_stopping = False
-        self.queries: dict[frozenset[TopicPartition], bool] = {}
-        """Each query, and whether it is running a batch."""
+        self.queries: dict[frozenset[TopicPartition], bool] = {}  # each query, and whether it is running a batch
         self.starting: frozenset[TopicPartition] | None = None
         self.may_abandon = False
         self.handle(Polled(NONE))
@@ -390,7 +389,7 @@ class World(RuleBasedStateMachine):
         assert (self.lifecycle.state is S.STOPPING) == self.is_stopping
 
     def teardown(self) -> None:
-        """When everything works again, the worker reads everything; after a stop it reads nothing."""
+        """When everything works again, the worker reads everything unless it was stopped."""
         if self.starting is not None:
             self.start(StartFailed(self.starting, "no broker", "brokers"))
         self.queries = dict.fromkeys(self.queries, False)

@@ -1,7 +1,6 @@
 class PlayedStats:
     def __init__(self) -> None:
-        self.troubles: dict[str, tuple[str, str | None]] = {}
-        """Why each part cannot do its work, and what is unavailable."""
+        self.troubles: dict[str, tuple[str, str | None]] = {}  # why each part cannot work, and what is unavailable
         self.events: list[tuple[str, str]] = []
 
     def failing(self, part: str, why: str, outside: str | None = None) -> None:

@@ -23,8 +23,6 @@ SOURCES = {TP: KafkaSource(10, None, 1)}
 
 
 class Checks:
-    """A query that has read and stored up to offset 10."""
-
     def __init__(self, folder: Path, stored: int | None = 10) -> None:
         self.storage = ScratchStorage()
         if stored is not None:

@@ -1,5 +1,4 @@
-"""The group member, the storage and the agent are real; the coordinator is scripted, Spark and other brokers are
-simulated."""
+"""The group member, the storage and the agent are real. The coordinator, Spark and other brokers are simulated."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -53,8 +52,6 @@ UNKNOWN_MEMBER, FENCED = 25, 82
 
 
 class PlayedBrokers(Answers):
-    """Their logs end at 100."""
-
     def bounds(self, _: object) -> Bounds:
         return Bounds()
 
@@ -162,7 +159,6 @@ def turning(tmp_path: Path, short_dir: Path) -> Iterator[Callable[..., Turning]]
 
 @pytest.fixture
 def worker(turning: Callable[..., Turning]) -> Turning:
-    """A worker that reads everything."""
     made = turning()
     made.until_it_reads()
     return made

@@ -36,8 +36,7 @@ class Started:
         self.lifecycle, self.progress = Lifecycle(), ReadProgress()
         self.queries: list[dict[Any, KafkaSource]] = []
         self.events: list[str] = []
-        self.at_start: list[tuple[int, int]] = []
-        """How many offsets were stored and committed when each query began."""
+        self.at_start: list[tuple[int, int]] = []  # offsets that were stored and committed when each query began
         self.fewer: str | None = None
         played = answers or Answers()
         played.partitions = tuple(sorted(EVERYTHING))

@@ -21,8 +21,6 @@ SEEK = AcceptedOperation("1", "seek", {"topic": "t", "partition": 0, "to": "earl
 
 
 class Worker:
-    """A worker that reads `AB`; `actions` keeps what its lifecycle requests."""
-
     def __init__(self) -> None:
         self.inbox = Inbox()
         self.lifecycle = Lifecycle()

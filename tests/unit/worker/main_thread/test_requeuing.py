@@ -14,7 +14,7 @@ from tests.unit.worker.main_thread.played_stats import PlayedStats
 
 
 class Bench:
-    """Returns or raises each given outcome once; then there is nothing to requeue."""
+    """Returns or raises each given outcome once. After that, it requeues nothing."""
 
     def __init__(self, folder: Path) -> None:
         self.answers: list[PutBack | BaseException] = []
@@ -42,7 +42,6 @@ class Bench:
             (self._log / f"{len(list(self._log.iterdir()))}.json").touch()
 
     def turned(self, now: float) -> None:
-        """Runs two turns; the second one meets what the first one started."""
         self.requeuing.turn(now)
         self.requeuing.close(30)
         self.requeuing.turn(now)
@@ -78,7 +77,7 @@ def test_a_turn_waits_for_nothing_and_begins_nothing_twice(bench: Bench) -> None
 
 
 def test_failures_are_retried_less_often(bench: Bench) -> None:
-    """Also panics of delta-rs, and `exit()` in a transform."""
+    """Panics of delta-rs and `exit()` in a transform count too."""
     bench.answers = [*[BaseException("index out of bounds")] * 4, ValueError("the price of order 7 is no number")]
     at = 100.0
     while bench.calls < 5:

@@ -30,8 +30,7 @@ from tests.worker_settings import settings
 
 MAX_POLL_SECONDS = 60.0
 PARTITIONS = [TopicPartition("t", number) for number in range(500)]
-EPOCHS = LogSeen(1, 10), LogSeen(2, 20)
-"""What the leaders reported before, and what they report now."""
+EPOCHS = LogSeen(1, 10), LogSeen(2, 20)  # what the leaders reported before, and what they report now
 
 
 @pytest.fixture
@@ -44,8 +43,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class HangingAdmin:
-    """The leaders, one for each partition, do not answer: each request times out. Other answers come as late as
-    possible."""
+    """Each request to a leader times out. Other answers come as late as possible."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -152,9 +150,8 @@ def test_nine_queries_that_do_not_stop_are_waited_for_together(tmp_path: Path) -
 
 @pytest.mark.parametrize("token", [None, "secret"])
 def test_a_call_of_a_jvm_that_hangs_is_given_up_with_the_turn(token: str | None) -> None:
-    """Like a frozen JVM, the server accepts connections and sends nothing."""
     guard_connections()
-    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:  # sends nothing, like a frozen JVM
         gateway = ClientServer(java_parameters=JavaParameters(port=silent.getsockname()[1], auth_token=token))
         started = time.monotonic()
         deadline.begin(0.3)

@@ -27,8 +27,7 @@ class Answers:
     partitions: tuple[TopicPartition, ...] = (T0, T1)
     meanwhile: Callable[[], None] = lambda: None
     log_start: int = 0
-    error: Exception | None = None
-    """What a question about topics raises."""
+    error: Exception | None = None  # raised by a question about topics
 
     def topics(self) -> Topics:
         if self.error is not None:

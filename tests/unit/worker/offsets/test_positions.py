@@ -1,5 +1,4 @@
-"""Where reading starts: the cases of docs/architecture.md, "What the stored offset must not hide". The note in a
-commit's metadata, and truncation by a new leader, found from the reports of leaders (KIP-320)."""
+"""Where reading starts: docs/architecture.md, "What the stored offset must not hide", and truncation (KIP-320)."""
 
 import pytest
 from hypothesis import given
@@ -35,7 +34,7 @@ def found(
     topic_id: str | None = "A",
     diverged: int | None = None,
 ) -> Found:
-    """Another client committed a plain `committed`."""
+    """A plain `committed` comes from another client."""
     offset, note = committed if isinstance(committed, tuple) else (committed, None)
     return Found("orders", 0, topic_id, offset, *log, note, diverged=diverged)
 
@@ -114,8 +113,7 @@ def test_reading_loses_nothing(why: str, at: Found, known: StoredOffset | None, 
     ids=["a reset", "a new topic id", "an unknown topic id", "diverged at the offset", "diverged above it"],
 )
 def test_the_stored_offset_is_set_again(at: Found, stored: StoredOffset) -> None:
-    """Also where it stays: a frozen task of a diverged log would store messages next to the new owner, under the same
-    version."""
+    """Otherwise a frozen task of a diverged log would store messages next to the new owner, under the same version."""
     start = decide(at, stored_offset(200), 0, OURS)
 
     assert start.stored_offset == stored
@@ -153,8 +151,7 @@ def test_reading_begins_inside_the_log_and_after_a_crash_at_any_step_where_it_wa
 
 
 LOG = Found("orders", 3, "A", 200, 100, 300)
-FIRST_OF_TIME = {1_000: 100, 2_000: 250}
-"""Milliseconds, and the first offset at or after that time; no record is later."""
+FIRST_OF_TIME = {1_000: 100, 2_000: 250}  # milliseconds, and the first offset at or after that time
 
 
 @pytest.mark.parametrize(
@@ -223,8 +220,7 @@ def test_a_shorter_epoch_is_a_divergence(why: str, before: LogSeen, reported: in
     assert divergence(before, reported) == offset
 
 
-Log = list[int]
-"""The epoch of each record; a leader appends in its own epoch, so epochs never decrease."""
+Log = list[int]  # the epoch of each record: a leader appends in its own epoch, so epochs never decrease
 
 
 def end_of_epoch(log: Log, epoch: int) -> int:
@@ -235,8 +231,7 @@ def end_of_epoch(log: Log, epoch: int) -> int:
 @pytest.mark.shows("a truncated log is read from where it differs; a clean election does not count as truncation")
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.integers(0, 60), st.booleans())
 def test_only_truncations_are_read_again(both: int, alone: int, read: int, regrown: int, is_clean: bool) -> None:
-    """A leader of epoch 3 appends to a log of epoch 1; the next one, of epoch 5, has all of it or only the common
-    part."""
+    """A leader of epoch 3 appends to a log of epoch 1. The next leader, of epoch 5, has all of it or a common part."""
     old: Log = [1] * both + [3] * alone
     new: Log = (old if is_clean else [1] * both) + [5] * regrown
     position = min(read, len(old))

@@ -22,8 +22,7 @@ from tests.conformance.given import chunk, stored
 from tests.scratch_storage import ScratchStorage
 
 TP = ("t", 0)
-LOG = [offset for offset in range(120) if offset % 7 != 3]
-"""The offsets of messages; compaction removed the others."""
+LOG = [offset for offset in range(120) if offset % 7 != 3]  # offsets that compaction has left
 LOG_END = 120
 HERE = StorageId("s", "here")
 
@@ -34,8 +33,6 @@ class Fenced(Exception):
 
 @dataclass
 class Group:
-    """Kafka's side: an offset with its metadata, and the generation that may commit."""
-
     generation: int = 0
     committed: tuple[int, str] | None = None
 
@@ -49,11 +46,9 @@ class Group:
 class World:
     storage: Storage
     group: Group = field(default_factory=Group)
-    expected: Counter[int] = field(default_factory=lambda: Counter(LOG))
-    """How often each message must be stored, given the seeks and resets so far."""
+    expected: Counter[int] = field(default_factory=lambda: Counter(LOG))  # how often each message must be stored
     resets: int = 0
-    honoured: set[int] = field(default_factory=lambda: {0})
-    """The resets for which an owner has set the stored offset."""
+    honoured: set[int] = field(default_factory=lambda: {0})  # resets for which an owner has set the stored offset
 
     def join(self, chance: random.Random) -> Iterator[None]:
         self.group.generation += 1
@@ -118,7 +113,7 @@ class World:
 
 
 def walk(storage: Storage, seed: int, resets: bool) -> World:
-    """Up to four owners at once, one of them in the group; then one more, until everything is read."""
+    """Runs up to four owners at once, one of them in the group, and then one more until everything is read."""
     world, chance = World(storage), random.Random(seed)
     owners: list[Iterator[None]] = []
     for _ in range(chance.randint(20, 400)):

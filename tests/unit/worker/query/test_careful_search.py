@@ -31,7 +31,7 @@ MOST = 10_000
 
 
 class Reads:
-    """Partitions with records at all offsets up to their ends; the records in `bad` cannot be read."""
+    """Partitions with records at all offsets up to their ends. The records in `bad` cannot be read."""
 
     def __init__(
         self, ends: list[int], bad: set[tuple[int, int]], stores: float = 0.3, fails: float = 0.9, wait: float = 0.0
@@ -115,7 +115,7 @@ def test_each_partition_is_read_up_to_its_first_bad_record(ends: list[int], bad:
 
 
 def test_good_partitions_wait_for_a_full_batch_or_the_trigger() -> None:
-    """As in a streaming query: each batch of a lake leaves three inodes."""
+    """Each batch of a lake leaves three inodes, so batches wait as in a streaming query."""
     reads = Reads([0, 0], set(), wait=20.0)
     reads.gives_up = True
     for second in range(3600):
@@ -191,8 +191,6 @@ END = 20
 
 
 class RangeFrame(Frame):
-    """The records of ranges, and a writer that stores no rows."""
-
     def __init__(self, ranges: Ranges, fails: Callable[[], bool]) -> None:
         super().__init__(
             *(arrow(offsets := list(range(*each)), None, [tp.partition] * len(offsets)) for tp, each in ranges.items())
@@ -334,7 +332,6 @@ def test_a_record_that_is_read_at_the_second_try_is_stored(reading: Reading) -> 
 def test_a_record_that_kafka_python_cannot_parse_is_no_dead_letter(
     error: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its partition stays isolated; other partitions continue."""
     monkeypatch.setattr(unreadable_records, "_records", raising(error))
     kafka = KafkaSettings("localhost:1", "g", ("t",), "earliest", "range", 6, 1, "read_committed", None)
 

@@ -20,8 +20,6 @@ Write = Callable[[Path, str], None]
 
 
 class Session:
-    """Two executors of two cores; `range` returns the content of a row."""
-
     def __init__(self) -> None:
         self.executors = 2
         self.jobs: list[int] = []
@@ -62,14 +60,13 @@ def check(monkeypatch: pytest.MonkeyPatch, path: Path, session: Session, write: 
 
 
 def test_files_of_executors_go_and_an_idle_cluster_is_fine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """It has none with `spark.dynamicAllocation.enabled`."""
     monkeypatch.setattr(executor_check, "START_SECONDS", 0.0)
     session = Session()
     found = check(monkeypatch, tmp_path, session, written)
     eventually(lambda: found.why is None, 5, "executors can be used")
     assert list(tmp_path.iterdir()) == []
 
-    session.executors = 0
+    session.executors = 0  # as with `spark.dynamicAllocation.enabled`
     asked = session.asked
 
     eventually(lambda: session.asked > asked + 3, 5, "it was asked some times")

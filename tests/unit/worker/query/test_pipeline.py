@@ -132,7 +132,7 @@ def test_only_an_idle_query_is_drained_at_once_and_a_stop_waits_for_no_batch_or_
 
 
 def test_dead_letters_of_a_table_are_not_requeued_before_their_cluster_is_known(tmp_path: Path) -> None:
-    """A worker asks as soon as it has a driver; it once found none of them and counted the request as done."""
+    """A worker asks as soon as it has a driver. It once found no dead letters and counted the request as done."""
     storage = LakeStorage(LocalFolder(tmp_path / "orders"))
     pipeline = Pipeline(settings(tmp_path), storage, lambda _: None)
     storage.prepare()

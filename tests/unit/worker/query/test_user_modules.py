@@ -1,5 +1,3 @@
-"""The user's transform: how it is loaded, which modules executors get with it, and when they have changed."""
-
 import importlib
 import os
 import subprocess
@@ -80,8 +78,6 @@ def test_executors_find_a_transform_where_the_driver_did_and_nowhere_else(tmp_pa
 
 
 class Context:
-    """A SparkContext whose JVM has a folder."""
-
     def __init__(self, tmp_path: Path) -> None:
         system = SimpleNamespace(getProperty=lambda _: str(tmp_path))
         self._jvm = SimpleNamespace(java=SimpleNamespace(lang=SimpleNamespace(System=system)))
@@ -116,7 +112,7 @@ def test_executors_can_import_a_package_without_an_init_file(import_dir: Path, t
 
 
 def test_executors_get_only_imported_modules_named_by_their_content(import_dir: Path, tmp_path: Path) -> None:
-    """Spark reuses a file whose name it knows; a killed worker may leave half of one."""
+    """Spark reuses a file whose name it knows, and a killed worker may leave half of one."""
     context = Context(tmp_path)
     load_transform("kctl_test_steps:same", import_dir)
 

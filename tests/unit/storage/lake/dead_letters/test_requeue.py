@@ -40,17 +40,15 @@ from tests.table_conformance import DEAD_LETTER, compact, write
 
 DEAD = [100, 101, 102, 103, 104]
 
-ODD, EVEN = {101, 103}, {100, 102, 104}
-"""Offsets of messages that a transform marks as unreadable."""
+ODD, EVEN = {101, 103}, {100, 102, 104}  # offsets of messages that a transform marks as unreadable
 
 
 class Killed(BaseException):
-    """Ends the process."""
+    pass
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a table, and a table of its dead letters `DEAD`."""
     folder = tmp_path_factory.mktemp("tables")
     die(opened(folder / "orders", start=100), DEAD, 110)
     return folder
@@ -122,7 +120,6 @@ def put_back(table: DeadLetterTable, marked: Container[int] = ()) -> PutBack | N
 
 
 def taken(table: DeadLetterTable) -> RequeueBatch:
-    """Transformed, but not committed."""
     batch = table.requeues.next()
     assert batch is not None
     transformed(batch, ODD)
@@ -130,7 +127,6 @@ def taken(table: DeadLetterTable) -> RequeueBatch:
 
 
 def finished(path: Path, marked: Container[int]) -> tuple[list[int], list[int]]:
-    """Rows and dead letters when nothing is left to requeue: each message is in one place."""
     while put_back(table := worker(path), marked) is not None:
         pass
     stored, left = offsets(path), dead(table)
@@ -165,7 +161,7 @@ STEPS = {"commit": LakeTable, "rewrite": LakeTable, "write": BatchPlan, "unlink"
 
 
 def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
-    """Kills the process right after step number `at`; returns the names of the steps so far."""
+    """Kills the process right after step number `at`. Returns the names of the steps so far."""
     seen: list[str] = []
 
     def killing(name: str, real: Callable[..., Any]) -> Callable[..., Any]:
@@ -187,7 +183,6 @@ def kills(monkeypatch: pytest.MonkeyPatch, at: int) -> list[str]:
 
 @pytest.mark.shows("a requeue makes each row once, or a dead letter again, under kills at any step")
 def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The next process has another transform and is killed too; in between, the tables are compacted and vacuumed."""
     for at in range(1, 30):
         path = copied(tables, tmp_path / str(at))
         table = worker(path)
@@ -216,8 +211,7 @@ def test_a_kill_at_any_step_loses_no_message(tables: Path, tmp_path: Path, monke
 
 
 def test_a_changed_table_takes_none(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The dead letters come from a killed process: files of Spark have their own schema."""
-    by_spark = schema(("topic", "string"), ("offset", "long"), ("error", "string")).encode()
+    by_spark = schema(("topic", "string"), ("offset", "long"), ("error", "string")).encode()  # Spark's own schema
     columns = DEAD_LETTER.with_metadata({b"org.apache.spark.sql.parquet.row.metadata": by_spark})
     monkeypatch.setattr(sys.modules[__name__], "DEAD_LETTER", columns)
     killed_before_the_commit(table)
@@ -231,7 +225,7 @@ def test_a_changed_table_takes_none(table: DeadLetterTable, path: Path, monkeypa
 
 
 def test_dead_letters_of_an_unstored_batch_wait(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    """Its worker was killed between the two commits; the batch runs again, perhaps with another transform."""
+    """The worker was killed between the two commits, so the batch runs again, perhaps with another transform."""
     batch = storage.begin([Advance(*TP, 1, 110, 120)])
     written(table, batch, [115]).commit()
     assert table.requeue_dead(Selection(offset_from=104)) == 2
@@ -312,7 +306,6 @@ def test_a_worker_that_commits_in_the_midst_of_another_process_leaves_each_messa
     other: Callable[[Path], object],
     after: bool,
 ) -> None:
-    """The other process acts once at each commit."""
     real = getattr(LakeTable, name)
     for at in range(1, 9):
         path = copied(tables, tmp_path / str(at))
@@ -356,8 +349,7 @@ def test_a_killed_cancellation_is_whole_or_none(tables: Path, tmp_path: Path, mo
 
 
 def test_a_message_read_twice_is_requeued_twice(table: DeadLetterTable, storage: LakeStorage, path: Path) -> None:
-    """A message is read twice after a seek or in a recreated topic. Marks are found by coordinates, so each copy needs
-    its own."""
+    """A message is read twice after a seek or in a recreated topic, so each copy needs a mark of its own."""
     storage.init_offsets([StoredOffset(*TP, None, 100)], storage.stored_offsets([TP]))
     die(storage, [101], 102, at=NOW + timedelta(seconds=1))
     table.requeue_dead(Selection(offset_from=101, offset_to=102))
@@ -482,7 +474,6 @@ def test_late_files_stay_uncommitted(table: DeadLetterTable, path: Path, monkeyp
 
 
 def test_late_finishers_add_none_again(table: DeadLetterTable, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another process has finished the batch, and requeued what the frozen one would add."""
     table.requeue_dead()
     batch = taken(table)
     add_kept, waiting = Requeues._add_kept, [worker(path)]

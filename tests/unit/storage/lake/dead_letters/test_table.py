@@ -36,7 +36,6 @@ def table(storage: LakeStorage) -> DeadLetterTable:
 
 @pytest.mark.shows("a marked message becomes one dead letter and no row, under kills between commits")
 def test_dead_letters_come_before_rows_and_once(storage: LakeStorage, table: DeadLetterTable) -> None:
-    """Also those that only the transform of a killed process has marked."""
     batch = begun(storage, 100, 110)
     written(table, batch, [101, 105]).commit()
     batch.discard()
@@ -52,8 +51,7 @@ def test_dead_letters_come_before_rows_and_once(storage: LakeStorage, table: Dea
 
 
 def test_a_message_is_in_one_table_after_a_stale_query(storage: LakeStorage, table: DeadLetterTable) -> None:
-    """The stale query marks messages that the owner's transform does not mark, and the owner has fenced earlier
-    queries."""
+    """The stale query marks messages that the owner does not mark. The owner has fenced earlier queries."""
     written(table, begun(storage, 100, 110), []).commit()
     batch = begun(storage, 100, 110)
     table.fence(batch, table.earlier_try(batch))
@@ -154,7 +152,6 @@ def test_a_replaced_table_knows_no_letters(storage: LakeStorage, table: DeadLett
 
 @pytest.mark.shows("expiring, sending and exporting a table's dead letters costs in proportion to their size")
 def test_old_files_are_removed_daily(path: Path, storage: LakeStorage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a failure, the day's removal is tried again."""
     limited = LakeStorage(LocalFolder(path), limits=StorageLimits(dead_seconds=3600.0))
     limited.bind(GROUP)
     table = DeadLetterTable(limited, GROUP.group)
@@ -285,7 +282,7 @@ NOT_NULL = [each for each in TEXTS if each is not None]
 
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
-    """The first file lacks the column `reading`; an UPDATE of delta-rs wrote the last file."""
+    """The first file lacks the column `reading`, and an UPDATE of delta-rs wrote the last file."""
     path = Path(tmp_path_factory.mktemp("dead"), "orders_dead_letters")
     rows = [
         {

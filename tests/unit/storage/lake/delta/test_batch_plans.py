@@ -14,9 +14,8 @@ from tests.lake_tables import begun, offsets, opened
 
 
 def committed_and_killed(storage: LakeStorage, monkeypatch: pytest.MonkeyPatch, start: int, end: int) -> int:
-    """A batch whose process dies after its commit, before it removes the plan; returns the version of the commit."""
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "unlink", lambda *_, **__: None)
+        patched.setattr(Path, "unlink", lambda *_, **__: None)  # it dies before it removes the plan
         begun(storage, start, end).commit()
     return DeltaTable(storage.folder.uri).version()
 
@@ -117,7 +116,6 @@ def test_of_a_batch_that_fails_for_days_no_plan_is_older_than_a_day(storage: Lak
 
 
 def test_a_given_up_plan_keeps_its_files(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its process was frozen before it wrote its first file, and then continues."""
     frozen = begun(storage, 100, 110)
 
     def given_up(*_: object) -> bool:

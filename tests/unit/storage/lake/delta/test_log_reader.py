@@ -90,7 +90,6 @@ def test_a_process_that_wakes_up_does_not_go_on_from_its_own_entry_of_a_log_that
 
 
 def test_entries_of_checkpoints_are_kept(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The process was frozen after the write, until others wrote a checkpoint."""
     late, confirm = begun(storage, 100, 110), DeltaLogReader.confirm
 
     def frozen(reader: DeltaLogReader, *args: object) -> object:

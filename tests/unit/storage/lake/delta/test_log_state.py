@@ -1,5 +1,4 @@
-"""What is read of a table's log. For requests to an object store, the store is in memory and the table is made in a
-folder, because delta-rs cannot open the store."""
+"""Reads a table's log. Stores are in memory, but tables are made in folders, because delta-rs cannot open stores."""
 
 import json
 import shutil
@@ -259,7 +258,6 @@ def in_store(with_table: S3Folder) -> LakeStorage:
 
 
 def test_only_a_logs_newest_part_is_listed(with_table: S3Folder, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log has a checkpoint after `NEWEST` entries, which are damaged so that reading them fails."""
     DeltaTable(path).create_checkpoint()
     [checkpoint] = (path / "_delta_log").glob("*.checkpoint.parquet")
     for version in range(NEWEST + 1):

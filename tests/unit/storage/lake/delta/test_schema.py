@@ -1,5 +1,3 @@
-"""Columns of a batch and of its table: which fit, which are added, and which are rejected."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -57,7 +57,7 @@ class Reader:
         return {engine: sorted(ids) for engine, ids in found.items()}
 
     def by_delta_rs(self, predicate: Predicate, *, by_footers: bool = True) -> list[int]:
-        """By pyarrow's bounds in a footer, it hides NaN from `x > 1`."""
+        """Hides NaN from `x > 1` if pyarrow's bounds are in a footer."""
         query = QueryBuilder().register("t", self._table)
         query.execute(f"set datafusion.execution.parquet.pruning = {by_footers}".lower()).read_all()
         sql = f"select id from t where {predicate.sql()}"
@@ -122,9 +122,8 @@ def test_a_nan_is_not_hidden_by_a_smaller_value_beside_it(path: Path, has_sparks
 
 
 def test_files_that_delta_rs_has_compacted_are_rewritten(path: Path) -> None:
-    """As earlier versions of kctl compacted them."""
     lake = stored(path, [(HIDING, True), ({place: [values[0], None] for place, values in HIDING.items()}, True)])
-    DeltaTable(path).optimize.compact()
+    DeltaTable(path).optimize.compact()  # as earlier versions of kctl did
     bare = without_statistics(path.with_name("bare"), stored_rows(path))
     assert Reader(path).by_delta_rs(HIDDEN["a NaN"]) == []
     compaction = Compaction(lake.table)

@@ -79,7 +79,6 @@ def test_what_a_compaction_and_a_delete_have_left_is_counted_as_delta_rs_counts_
 
 @pytest.mark.parametrize("has_checkpoint", [False, True])
 def test_rows_of_a_deletion_vector_are_not_counted(filled: LakeStorage, path: Path, has_checkpoint: bool) -> None:
-    """One entry adds and removes the file, in either order."""
     DeltaTable(path).alter.add_feature(TableFeatures.DeletionVectors, allow_protocol_versions_increase=True)
     [add] = [action["add"] for action in actions(filled.folder, 2) if "add" in action]
     vector = {"storageType": "u", "pathOrInlineDv": "ab^-aqEH.-t@S}K{vb[*k^", "offset": 4, "sizeInBytes": 40}

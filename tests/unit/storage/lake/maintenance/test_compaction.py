@@ -99,12 +99,11 @@ def test_a_compacted_file_is_compacted_again_only_with_as_many_bytes_of_new_ones
 
 @pytest.mark.shows("a compaction reads rows of any size a few megabytes at a time")
 def test_rows_of_any_size_are_read_a_few_megabytes_at_a_time(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The rows have 4 MB, stored in a few KB."""
     monkeypatch.setattr(compaction, "READ_BYTES", MIB)
     made = opened(path, start=0)
     batch = made.begin([Advance(*TP, 1, 0, 40)])
     large = pa.table({"topic": pa.array(["t" * 100_000] * 40), "offset": pa.array(range(40), pa.int64())})
-    filled(batch, large, compression="zstd", use_dictionary=False)
+    filled(batch, large, compression="zstd", use_dictionary=False)  # 4 MB, stored in a few KB
     batch.commit(reported(batch.folder, 40))
     begun(made, 40, 50).commit()
     fitted, sizes = compaction._fitted, []
@@ -184,7 +183,7 @@ def test_compactions_and_batches_can_overlap(storage: LakeStorage, path: Path, m
 
 
 def while_it_compacts(monkeypatch: pytest.MonkeyPatch, change: Callable[[], object]) -> None:
-    """Runs once, after the files were listed and before any was rewritten."""
+    """Runs `change` once, after the files were listed and before any is rewritten."""
     waiting = [change]
 
     def overtaken(*args: Any) -> list[DataFile]:
@@ -201,13 +200,11 @@ def moment(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> M
 
 
 def compacted_by_kctl(path: Path) -> None:
-    """Another host took this compaction for dead."""
-    compact(opened(path).table, 128 * MIB)
+    compact(opened(path).table, 128 * MIB)  # by a host that took this compaction for dead
 
 
 def compacted_by_delta_rs(path: Path) -> None:
-    """delta-rs accepts both compactions, and every row was there twice."""
-    assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4
+    assert DeltaTable(path).optimize.compact()["numFilesRemoved"] == 4  # this once stored each row twice
 
 
 def deleted(path: Path) -> None:
@@ -264,7 +261,6 @@ def test_an_overtaken_delete_or_update_starts_over(storage: LakeStorage, path: P
 
 
 def test_no_compaction_after_going_back(storage: LakeStorage, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table goes back to a copy and gets another batch, so the entry of the same version differs."""
     copy = shutil.copytree(path, path.with_name("copy"))
     begun(storage, 40, 50).commit()
 
@@ -272,7 +268,7 @@ def test_no_compaction_after_going_back(storage: LakeStorage, path: Path, monkey
         made = merge_files(*args)
         shutil.rmtree(path)
         shutil.copytree(copy, path)
-        begun(opened(path), 40, 45).commit()
+        begun(opened(path), 40, 45).commit()  # so the entry of the same version differs
         return made
 
     monkeypatch.setattr(compaction, "merge_files", go_back)
@@ -351,7 +347,6 @@ def test_text_that_is_no_utf_8_and_times_as_older_engines_write_them_are_compact
 
 
 def test_each_partition_is_compacted_whatever_its_folder_is_called(path: Path) -> None:
-    """Two batches of five rows in each of three partitions with odd names."""
     lake = opened(path, columns=schema(*FIELDS, ("country", "string")), start=0, partition_by=["country"])
     for start in (0, 5):
         batch = lake.begin([Advance(*TP, 1, start, start + 5)])
@@ -386,8 +381,7 @@ def test_vacuum_never_removes_files_of_a_batch_in_flight_however_old(storage: La
 
 
 def test_vacuum_removes_what_writers_have_left_and_nothing_else(storage: LakeStorage, path: Path) -> None:
-    """Files after seven days, also where no engine looks, and entries of the log after one."""
-    old = {
+    old = {  # ages in days: the limit is seven for files, and one for entries of the log
         "kctl-1234/part-1.parquet": 8.0,
         "kctl-1234/_temporary/0/part-2.parquet": 8.0,
         "part-0.parquet": 8.0,
@@ -434,8 +428,7 @@ def test_partitions_whose_names_look_hidden_are_stored_and_kept_for_older_versio
 
 
 def test_vacuum_leaves_an_update_that_is_not_committed_yet(storage: LakeStorage, path: Path) -> None:
-    """An update has no plan. `--retention-hours 0` removed its file before its commit, and no reader could open the
-    table."""
+    """An update has no plan. `--retention-hours 0` removed its file before its commit."""
     storage.table.rewrite(lambda table: int(table.update({"offset": "offset"})["num_updated_rows"]))
     [written] = files(path)
     entry = path / entry_name(DeltaTable(path).version())
