@@ -137,8 +137,8 @@ def own_surroundings(runtime_folder: Path, monkeypatch: pytest.MonkeyPatch) -> I
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind() -> Iterator[None]:
-    """Checks that a test ends with the threads, child processes and umask it began with. Also removes a log that a
-    process run in the test has set up: pytest closes its stream, and each later line would be a "Logging error"."""
+    """Checks that a test leaves no thread or child process. Restores the umask, and removes a log that a process run in
+    the test has set up: pytest closes its stream, and each later line would be a "Logging error"."""
     threads, children, umask = set(threading.enumerate()), _children(), os.umask(0o077)
     os.umask(umask)
     level = logging.root.level

@@ -30,7 +30,7 @@ from tests.servers.kafka_broker import KafkaBroker, running_broker
 ROOT = Path(__file__).parents[2]
 TOPIC = "orders"
 PARTITIONS = 4
-LONGEST = (
+LONGEST = (  # the longest files begin first, so that the last one does not run alone
     *("test_hosts.py", "test_least_privilege.py", "test_page_signed_in.py", "test_lake_s3.py", "test_checkpoint.py"),
     *("test_page_operations.py", "test_kafka_cluster.py", "test_operations.py", "test_unhealthy_workers.py"),
     *("test_watched_checkpoints.py", "test_kafka_commands.py", "test_exporter.py", "test_exporter_kinds.py"),
@@ -39,7 +39,6 @@ LONGEST = (
     *("test_hosts_verdict.py", "test_hosts_random_operations.py", "test_expressions.py", "test_schema_registry.py"),
     *("test_dead_letters_sent.py", "test_sinker.py", "test_master.py"),
 )
-"""The longest files begin first, so that the last one does not run alone."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -75,20 +74,18 @@ def broker(one_broker: KafkaBroker) -> KafkaBroker:
 
 @pytest.fixture
 def kctl(broker: KafkaBroker, capfd: pytest.CaptureFixture[str]) -> Kctl:
-    """`kctl kafka` with the broker."""
     return lambda command, *words: run_here(capfd, "kafka", command, "-b", broker.bootstrap_servers, *words)
 
 
 def groups_of(admin: KafkaAdminClient) -> list[list[str]]:
-    """Empty while the coordinator loads, as after its first group."""
+    """Returns no groups while the coordinator loads, as after its first group."""
     try:
         return [[group["group_id"] for group in admin.list_groups()]]
     except CoordinatorLoadInProgressError:
         return []
 
 
-ANSWER_SECONDS = 30.0
-"""Seconds beyond a request's deadline: a busy machine schedules a master late."""
+ANSWER_SECONDS = 30.0  # beyond a request's deadline, because a busy machine schedules a master late
 
 
 class Master:
@@ -119,8 +116,6 @@ class Master:
             return str(response.read(), "utf-8")
 
     def ended(self, begun: Mapping[str, Any]) -> dict[str, Any]:
-        """The operation once it has ended."""
-
         def found() -> dict[str, Any] | None:
             reported: dict[str, Any] = self.ask("operation", of_master=True, id=begun["id"]).result
             return reported if reported["state"] != "running" else None
@@ -145,7 +140,7 @@ class Master:
         return run_process("-c", str(self.config), *words)
 
     def kill(self) -> None:
-        """With all that it has started, and also if it is frozen."""
+        # Kills all that it has started, also if it is frozen.
         if self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGCONT)
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -168,7 +163,7 @@ def config_file(short_dir: Path, broker: KafkaBroker) -> Callable[..., Path]:
 
 
 def config_in(folder: Path, broker: KafkaBroker, **sections: dict[str, object]) -> Path:
-    """Writes `kctl.toml` for the broker; pass a section as `workers={"count": 2}`."""
+    """Writes `kctl.toml` for the broker. Pass a section as `workers={"count": 2}`."""
     settings: dict[str, dict[str, object]] = {
         "kafka": {"bootstrap_servers": broker.bootstrap_servers, "group": folder.name, "topics": [TOPIC]},
         # Stand-ins for Spark need no engine.
@@ -220,7 +215,6 @@ def write_config(path: Path, settings: Mapping[str, object]) -> Path:
 
 
 def write_secret(path: Path, text: str) -> Path:
-    """A file with a token that kctl accepts."""
     path.touch(0o600)
     path.write_text(text)
     return path

@@ -18,8 +18,7 @@ from tests.integration.conftest import TOPIC, Master, write_config, write_secret
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.kafka_cluster import KafkaCluster
 
-MISSED_WITHIN = 8.0
-"""The others report a lost host missing within this time."""
+MISSED_WITHIN = 8.0  # the others report a lost host missing within this time
 
 
 class Fleet:
@@ -46,7 +45,7 @@ class Fleet:
         more: Mapping[str, Mapping[str, object]] | None = None,
         **hosts: object,
     ) -> Master:
-        """`hosts` settings go into `[hosts]`, `more` into other sections; `prefix` begins the master's command."""
+        """`hosts` are settings of `[hosts]`, `more` of other sections. `prefix` begins the master's command."""
         home = self.folder / name
         home.mkdir(exist_ok=True)
         sections: dict[str, dict[str, object]] = {
@@ -100,7 +99,6 @@ class Fleet:
         return reply.complete and {row["state"] for row in reply.result["rows"]} == {"running"}
 
     def pid(self, name: str) -> int:
-        """Of its first worker."""
         row, *_ = self.masters[name].ask("status", of_master=True, local=True).result["rows"]
         return int(row["pid"])
 

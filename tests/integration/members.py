@@ -52,7 +52,7 @@ class Member:
 
 
 class ConsumerGroup:
-    """A group with its own topics, given by their numbers of partitions."""
+    """`partitions` are numbers of partitions, one for each topic of the group's own."""
 
     def __init__(self, broker: KafkaBroker, *partitions: int) -> None:
         self.name = f"m{uuid.uuid4().hex[:8]}"
@@ -82,7 +82,7 @@ class ConsumerGroup:
         return self._members[-1]
 
     def join_console_consumer(self, strategy: str) -> subprocess.Popen[bytes]:
-        """`assignor` is a class name; the consumer subscribes to all topics of the group."""
+        """`strategy` is a class name. The consumer subscribes to all topics of the group."""
         words = ["--bootstrap-server", self._broker.bootstrap_servers, "--group", self.name]
         words += ["--include", f"{self.name}-.*"]
         for key, value in {
@@ -112,7 +112,7 @@ class ConsumerGroup:
         return group
 
     def shares(self) -> dict[str, frozenset[TopicPartition]]:
-        """Partitions of all members, of any client; empty while the group is not stable."""
+        """Partitions of all members, of any client. Empty while the group is not stable."""
         group = self.described()
         if group.state != "Stable":
             return {}

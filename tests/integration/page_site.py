@@ -80,7 +80,6 @@ class Site:
             await self._end.wait()
 
     async def _ask(self, request: Request) -> Any:
-        """Only this host answers."""
         return self.latest.reduced(request.rpc)
 
     async def _answer(self, _request: Request) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def logged(driver: webdriver.Chrome) -> list[dict[str, str]]:
 
 @contextmanager
 def visited(page: webdriver.Chrome, url: str, is_ready: Callable[[], object], *harmless: str) -> Iterator[None]:
-    """Afterwards the console must be empty, except for messages with one of these words."""
+    """At the end the console must be empty, except for messages that contain one of `harmless`."""
     logged(page)
     page.get(url)
     eventually(is_ready)
@@ -148,7 +147,7 @@ def sign_in(page: webdriver.Chrome, token: str = TOKEN, awaiting: str = "") -> N
 
 
 def shown(driver: webdriver.Chrome, selector: str) -> str:
-    """Finds and reads in one script: each snapshot redraws the tables, so an element found earlier is gone."""
+    # One script finds and reads: each snapshot redraws the tables, so an element found earlier is gone.
     found: str = driver.execute_script("return document.querySelector(arguments[0]).innerText", selector)
     return found
 
@@ -229,7 +228,7 @@ def drawn(page: webdriver.Chrome, chart: str, color: str) -> list[float]:
 
 @contextmanager
 def emulated(page: webdriver.Chrome, width: int = 0, height: int = 900, theme: str = "") -> Iterator[None]:
-    """A screen `width` wide, a telephone's below 500, and a preferred color scheme."""
+    """A screen of this width (a telephone's below 500), with a preferred color scheme."""
     if width:
         size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 500}
         page.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
@@ -244,7 +243,7 @@ def emulated(page: webdriver.Chrome, width: int = 0, height: int = 900, theme: s
 
 @contextmanager
 def second_tab(page: webdriver.Chrome, url: str) -> Iterator[tuple[str, str]]:
-    """Handles of the first tab and of a new, current one at `url`."""
+    """Yields the handles of the first tab, and of the new one, which is current."""
     first = page.current_window_handle
     page.switch_to.new_window("tab")
     page.get(url)

@@ -29,16 +29,14 @@ from tests.servers.kafka_broker import KafkaBroker
 
 PARTITIONS = 16
 HANDLER = sinker_handlers.__name__
-BACKLOG, BACKLOG_SECONDS = 12_000, 7200.0
-"""Messages of the fleet that catches up, and the age of the first one."""
+BACKLOG, BACKLOG_SECONDS = 12_000, 7200.0  # messages of the fleet that catches up, and the age of the first one
 
 
 @dataclass(frozen=True, slots=True)
 class State:
     url: str
     level: str
-    reason: str
-    """A regular expression for its beginning."""
+    reason: str  # a regular expression for its beginning
     remedy: str
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -87,7 +85,6 @@ class _Stage:
         return storage
 
     def start(self, name: str, *, reads: int = 500, conf: Mapping[str, str] | None = None, **sections: Any) -> Master:
-        """`conf` are settings of the stand-in workers."""
         settings: dict[str, Mapping[str, object]] = {
             "fleet": {"name": "shop"},
             "kafka": {
@@ -190,7 +187,7 @@ def _go_on(process: psutil.Process) -> None:
 
 @contextmanager
 def states(folder: Path, broker: KafkaBroker, names: Sequence[str] = NAMES) -> Iterator[dict[str, State]]:
-    """Yields the started fleets by state; some need ten seconds to reach theirs."""
+    """Yields the started fleets by state. Some need ten seconds to reach their state."""
     with ExitStack() as stack:
         patched = stack.enter_context(pytest.MonkeyPatch.context())
         patched.setenv("KCTL_TEST_LEDGER", str(folder / "ledger"))
@@ -229,7 +226,7 @@ def on_page(page: webdriver.Chrome, state: State, width: int) -> Iterator[None]:
 
 
 def seen(page: webdriver.Chrome, state: State, script: str) -> Any:
-    """The script's result while the page shows this state, read in one script because the state may change."""
+    """The script's result while the page shows this state. One script reads both, because the state may change."""
     last: list[Any] = []
     shown = "['status', 'reason', 'link'].map(id => document.getElementById(id).textContent)"
 

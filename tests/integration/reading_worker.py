@@ -45,8 +45,7 @@ class Reader:
         self._is_prepared = False
         self._count_at = self._read_at = 0.0
         self._fetched: dict[TopicPartition, deque[tuple[int, float]]] = {}
-        self._read: dict[TopicPartition, tuple[int, float]] = {}
-        """Committed offset, and the timestamp of the last message before it."""
+        self._read: dict[TopicPartition, tuple[int, float]] = {}  # committed offset, timestamp of the message before it
         self._consumer = KafkaConsumer(
             bootstrap_servers=kafka.bootstrap_servers,
             group_id=kafka.group,

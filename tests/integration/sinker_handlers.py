@@ -9,13 +9,12 @@ from pathlib import Path
 
 from kctl_agent.message import Message
 
-RECORD = struct.Struct("<qii")
-"""Offset, partition, pid."""
+RECORD = struct.Struct("<qii")  # offset, partition, pid
 POISON = 7
 
 
 def note(messages: list[Message]) -> None:
-    """Appends once, so that a kill keeps all or none of a call."""
+    # A single write, so that a kill keeps all or none of a call.
     body = b"".join(RECORD.pack(message.offset, message.partition, os.getpid()) for message in messages)
     with open(os.environ["KCTL_TEST_LEDGER"], "ab", buffering=0) as ledger:
         ledger.write(body)

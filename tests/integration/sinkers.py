@@ -32,7 +32,6 @@ SETTINGS: dict[str, Any] = {
 
 
 def storage_settings(place: Path, **more: Any) -> dict[str, Any]:
-    """`[storage]` for files in `place`, or with `mode` for another kind."""
     own = {"mode": "file", "path": str(place / "s.sqlite"), "block_messages": 500, "compression": "none", "limit": 0}
     return {**own, **more}
 

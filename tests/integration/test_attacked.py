@@ -1,6 +1,5 @@
-"""Agents and masters are attacked by random frames, floods of requests and held connections: they keep running, do not
-grow, and answer good callers.
-"""
+"""Agents and masters keep running, do not grow, and answer good callers under random frames, floods of requests and
+held connections."""
 
 import os
 import resource

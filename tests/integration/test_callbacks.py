@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 
 class Runnable:
-    """A `java.lang.Runnable` in Python, as `foreachBatch` and listeners are."""
-
     calls = 0
 
     def run(self) -> None:
@@ -75,7 +73,7 @@ def running_gateway() -> Iterator[Any]:
 
 
 def called(gateway: Any, target: Runnable) -> int:
-    """How often the JVM called it from a new thread, and so over a new connection."""
+    # A new thread calls over a new connection.
     thread = gateway.jvm.java.lang.Thread(target)
     thread.start()
     thread.join()
@@ -131,8 +129,7 @@ for each in options:
         peer.sendall(b"!yv\\n")
         print(peer.recv(65536), flush=True)
         break
-"""
-"""Another user: listens on a port, takes what arrives, and answers as a JVM that accepts the token."""
+"""  # another user: listens on a port, takes what arrives, and answers as a JVM that accepts the token
 
 
 @contextmanager
@@ -185,7 +182,7 @@ def test_a_strangers_listener_on_another_address_does_not_lock_workers_out(one_g
     "connections without the token, silent ones or byte by byte, keep nobody from a JVM, and are bounded"
 )
 def test_connections_without_a_token_do_not_keep_workers_from_a_jvm(one_gateway: Any) -> None:
-    """The opener does not matter: to find it out, Java would have to search all sockets of the machine."""
+    # The opener does not matter: to find it, Java would have to search all sockets of the machine.
     port = one_gateway.gateway_parameters.port
     with ExitStack() as silent:
         peers = [silent.enter_context(socket.create_connection(("127.0.0.1", port))) for _ in range(300)]
@@ -328,12 +325,11 @@ record()
 
 @pytest.mark.long
 def test_a_jvm_of_spark_that_is_given_up_while_it_starts_ends_with_the_process() -> None:
-    """PySpark alone leaves it running for ever: 2 such JVMs were found after two hours."""
+    """PySpark alone leaves it running for ever: two such JVMs were found after two hours."""
     with subprocess.Popen([sys.executable, "-c", _RECORDS], stderr=subprocess.DEVNULL) as process:
         recorder = psutil.Process(process.pid)
 
         def jvms() -> list[psutil.Process]:
-            """Except that of Spark's launcher."""
             children = recorder.children(recursive=True)
             return [each for each in children if "-XX:ArchiveClassesAtExit=" in " ".join(command_line(each))]
 

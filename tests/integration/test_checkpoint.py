@@ -41,7 +41,7 @@ class Job:
         self.create({0: 20, 1: 20})
 
     def create(self, counts: dict[int, int], at_ms: int | None = None) -> None:
-        """Messages are older than the query unless `at_ms` is given."""
+        """Without `at_ms`, messages are older than the query."""
         topics.create_topic(self.broker.bootstrap_servers, self.topic, len(counts))
         self.produce(counts, at_ms)
 
@@ -53,7 +53,6 @@ class Job:
         self.create(counts, self.began_at + 3_600_000)
 
     def finish_batch(self, number: int, end: int) -> None:
-        """In Spark's order: offsets first, the commit after the batch."""
         for name in ("offsets", "commits"):
             text = (self.folder / name / "2").read_text()
             (self.folder / name / str(number)).write_text(re.sub(r'"([01])":18', rf'"\1":{end}', text))
@@ -156,7 +155,6 @@ def test_exported_offsets_are_those_of_the_newest_committed_batch(job: Job, capf
 
 @pytest.fixture
 def commit(job: Job, kctl: Kctl) -> Kctl:
-    """`kctl checkpoint commit` into the group that has the topic's name."""
     return lambda *words: kctl("commit", job.folder, "-g", job.topic, "--interval", "0.1", *words)
 
 

@@ -24,8 +24,7 @@ from tests.servers import topics
 from tests.servers.kafka_broker import KafkaBroker
 from tests.servers.redis_server import RedisServer
 
-KILLS = int(os.environ.get("KCTL_TEST_KILLS", "3"))
-"""20 in a full run."""
+KILLS = int(os.environ.get("KCTL_TEST_KILLS", "3"))  # 20 in a full run
 COUNT = 2000 * (KILLS + 1)
 PARTITIONS = 2
 

@@ -1,6 +1,5 @@
-"""`kctl exporter` on a real broker: open transactions, odd names, how often it asks, and what it shows while the broker
-hangs, ends or returns. Groups of each kind are in test_exporter_kinds.py.
-"""
+"""`kctl exporter` on a real broker: open transactions, odd names, its polls, and a broker that hangs, ends or returns.
+Groups of each kind are in test_exporter_kinds.py."""
 
 import asyncio
 import time
@@ -146,7 +145,7 @@ def ages(samples: Samples) -> dict[tuple[str, ...], float]:
 
 @pytest.mark.shows("if brokers hang, end or move, scrapes still answer at once and values age")
 def test_pages_tell_the_truth_about_a_broker_that_is_late_hangs_or_ends(short_dir: Path) -> None:
-    """A second cluster never answers, and delays nothing."""
+    # A second cluster never answers, and delays no other.
     ports, dead = two_free_ports(), two_free_ports()[0]
     broker = KafkaBroker(short_dir / "broker", choose_ports=lambda: ports)
     (config := short_dir / "exporter.toml").write_text(TWO_CLUSTERS.format(main=ports[0], dead=dead))

@@ -1,6 +1,5 @@
-"""`kctl exporter` in a real Prometheus: dashboards, alert rules and the names of other exporters, on groups of other
-clients of a real broker.
-"""
+"""`kctl exporter` in a real Prometheus, on groups of other clients of a real broker. Prometheus has the dashboards, the
+alert rules and the names of other exporters."""
 
 from collections.abc import Iterator
 from contextlib import closing
@@ -40,8 +39,8 @@ batch_limit_seconds = 1
 hold_seconds = 0
 """
 KNOWN_OF_WORKERS_ALONE = {"kctl_consumer_position_offset", "kctl_consumer_ahead", "kctl_consumer_lost_messages"}
-"""Only a worker has a position; the other metrics exist only while something is wrong."""
-DASHBOARD_OF_KAFKA_EXPORTER = (
+"""Only a worker has a position. The other metrics exist only while something is wrong."""
+DASHBOARD_OF_KAFKA_EXPORTER = (  # all panels of kafka_exporter_overview.json in its repository
     'sum(rate(kafka_topic_partition_current_offset{instance="$instance", topic=~"$topic"}[1m])) by (topic)',
     'sum(kafka_consumergroup_lag{instance="$instance",topic=~"$topic"}) by (consumergroup, topic)',
     "sum(delta(kafka_topic_partition_current_offset{instance=~'$instance', topic=~\"$topic\"}[5m])/5) by (topic)",
@@ -49,7 +48,6 @@ DASHBOARD_OF_KAFKA_EXPORTER = (
     "by (consumergroup, topic)",
     'sum by(topic) (kafka_topic_partitions{instance="$instance",topic=~"$topic"})',
 )
-"""All panels of kafka_exporter_overview.json in its repository."""
 OF_KMINION = (
     "sum by (group_id, topic_name) (kminion_kafka_consumer_group_topic_lag)",
     "sum by (topic_name) (rate(kminion_kafka_topic_high_water_mark_sum[1m]))",
@@ -61,8 +59,6 @@ OF_KMINION = (
 
 
 class Reading(Meanwhile):
-    """The group `reading` commits whatever is produced to `orders`."""
-
     def __init__(self, producer: KafkaProducer, consumer: KafkaConsumer) -> None:
         super().__init__(0.2)
         self._producer, self._consumer = producer, consumer
@@ -78,8 +74,8 @@ class Reading(Meanwhile):
 
 @pytest.fixture(scope="module")
 def exporter(broker: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Exporter]:
-    """`left` and `left-small` have no reader; the offset of `done` is above the log end. `billing` has a member that
-    stands still, and has committed two of four partitions; one log begins at 1, one is empty."""
+    """`left` and `left-small` have no reader. The offset of `done` is above the log end. `billing` has a member that
+    stands still, and has committed two of four partitions. One log begins at 1, one is empty."""
     servers, folder = broker.bootstrap_servers, tmp_path_factory.mktemp("exporter")
     path = folder / "exporter.toml"
     path.write_text(CONFIG.format(servers=servers, dead=two_free_ports()[0]))
@@ -124,7 +120,7 @@ def groups_of(prometheus: Prometheus, expression: str) -> set[str]:
 
 @pytest.mark.shows("dashboards and alerts work for every group, even without a fleet")
 def test_every_panel_has_data_of_other_clients(exporter: Exporter, prometheus: Prometheus) -> None:
-    """Panels may lack only metrics that workers, sinkers, storage or a fleet's master report."""
+    # Panels may lack only metrics that workers, sinkers, storage or a fleet's master report.
     on_page = {name for name, _ in exporter.samples().all()}
     of_groups = {
         each.name

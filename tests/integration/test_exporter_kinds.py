@@ -44,7 +44,7 @@ class World:
         topics.produce(self.servers, self.topic, counts)
 
     def commit(self, offsets: Mapping[int, int]) -> None:
-        """Commits as the group's clients would; for a share group it sets the start offset."""
+        """Commits as the group's clients would. For a share group, it sets the start offset."""
         if self.kind == "share":
             alter_share_offsets(self.servers, self.group, self.topic, offsets)
         else:
@@ -87,7 +87,7 @@ def world(broker: KafkaBroker, exporter: Exporter, request: pytest.FixtureReques
 @pytest.mark.shows("added partitions and deleted or recreated topics and groups are right in the next cycle")
 @pytest.mark.parametrize("kind", KINDS)
 def test_groups_of_every_kind_are_shown_in_every_state_and_as_their_parts_come_and_go(world: World, kind: str) -> None:
-    """By partition: behind, at the end, an empty log, without a committed offset, above the end, below the start."""
+    # By partition: behind, at the end, an empty log, without a committed offset, above the end, below the start.
     lag = {0: 3.0, 1: 0.0, 2: 0.0, 4: 0.0, 5: 8.0}
     world.produce({0: 5, 1: 5, 3: 5, 4: 3, 5: 10})
     world.commit({0: 2, 1: 5, 2: 0, 4: 10, 5: 2})
@@ -138,7 +138,7 @@ JOINED: Mapping[Kind, Callable[[str, str, str], AbstractContextManager[object]]]
 @pytest.mark.shows("offsets, lag, state and members of each kind of group match Kafka's own tools")
 @pytest.mark.parametrize("kind", JOINED)
 def test_groups_are_as_kafkas_tools_report_them(world: World, kind: Kind) -> None:
-    """Of six partitions one has lag, one is at the end, the others have no commit. Its member has all of them."""
+    """Of six partitions one has lag, one is at the end, and four have no commit. One member has all of them."""
     world.produce({0: 5, 1: 5, 2: 5})
     world.commit({0: 2, 1: 5})
 

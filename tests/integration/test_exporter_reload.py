@@ -147,7 +147,7 @@ def test_a_reload_changes_which_groups(reloaded: Reloaded, master: Callable[...,
         return Samples(fleet.get("/metrics"))
 
     def groups() -> set[str]:
-        """Without the fleet's own, which has no such sample."""
+        # The fleet's own group has no such sample.
         return {group for (group,) in samples().of("kctl_group_info", "group")}
 
     def set_to(**settings: object) -> dict[str, Any]:

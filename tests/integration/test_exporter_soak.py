@@ -18,7 +18,7 @@ TOPIC = "orders"
 
 
 class Fickle:
-    """Each cycle has other groups besides the permanent ones; all keep committing."""
+    """Each cycle has other groups besides the permanent ones. All keep committing."""
 
     def __init__(self, groups_per_cycle: int) -> None:
         self._groups_per_cycle = groups_per_cycle
@@ -40,11 +40,10 @@ class Fickle:
         return {"groups": [{"group_id": name, **known} for name in self._names()]}
 
     def _describe(self, request: Any) -> dict[str, Any]:
-        """Asked only about groups that are no longer listed."""
         return {"groups": [{"group_id": name, "group_state": "Dead"} for name in request.groups]}
 
     def _committed(self, request: Any) -> dict[str, Any]:
-        """The last question of a cycle; the next cycle has other groups."""
+        # This is the last question of a cycle. The next cycle has other groups.
         partitions = [{"partition_index": n, "committed_offset": self.cycles} for n in range(PARTITIONS)]
         topics = [{"name": TOPIC, "partitions": partitions}]
         self.cycles += 1
@@ -65,8 +64,7 @@ class Watched(Meanwhile):
         self._exporter = exporter
         self._fickle = fickle
         self._process = psutil.Process(exporter.process.pid)
-        self.held: list[tuple[int, int, int]] = []
-        """Cycles so far, bytes, threads and descriptors."""
+        self.held: list[tuple[int, int, int]] = []  # cycles so far, bytes, threads and descriptors
 
     def turn(self) -> None:
         status, page = self._exporter.get("/metrics")
@@ -85,7 +83,7 @@ class Watched(Meanwhile):
     ],
 )
 def test_groups_that_come_and_go_leave_nothing_behind(short_dir: Path, cycles: int, groups_per_cycle: int) -> None:
-    """A day has 8,640 cycles of 10 s."""
+    # A day has 8,640 cycles of 10 s.
     fickle = Fickle(groups_per_cycle)
     with ScriptedBroker(fickle.script(), topics={TOPIC: PARTITIONS}) as broker:
         words = ("-b", broker.address, "--set", "exporter.interval_seconds=0.1")

@@ -34,7 +34,7 @@ SCRAPES = 6
 
 
 def snapshot(cluster: str, tick: int) -> FleetSnapshot:
-    """A fleet after `tick` scrapes: every metric is exported, and every counter grows."""
+    """A fleet after `tick` scrapes. It exports every metric, and every counter grows."""
     is_sick = cluster in SICK
     status = (Status.STALLED, Status.STOPPED, Status.LOSING) if is_sick else (Status.OK,) * 3
     assessments = tuple(
@@ -160,9 +160,8 @@ def test_every_expression_of_a_dashboard_returns_data_of_every_cluster_apart(pro
 
 
 NOT_OF_THESE = ("KctlMasterDown", "KctlClusterNotCollected", "KctlFleetDegraded", "KctlHostMissing")
-"""No fleet here has the first two (test_exporter_in_prometheus.py has the second) or several hosts; a failing fleet is
-not also degraded. deploy/prometheus/tests has them.
-"""
+"""No fleet here has the first two (test_exporter_in_prometheus.py has the second) or several hosts. A failing fleet is
+not also degraded. deploy/prometheus/tests has them."""
 
 
 @pytest.mark.parametrize("alert", [name for name in alerts() if name not in NOT_OF_THESE])

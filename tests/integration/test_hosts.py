@@ -27,8 +27,7 @@ from tests.servers.kafka_broker import KafkaBroker
 
 __all__ = ["fleet"]
 
-TRIO = {"a": (0, 2), "b": (2, 1), "c": (3, 1)}
-"""The first partition and the number of workers of each host."""
+TRIO = {"a": (0, 2), "b": (2, 1), "c": (3, 1)}  # the first partition and the number of workers of each host
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +38,7 @@ def shared(broker: KafkaBroker) -> Iterator[Fleet]:
 
 @pytest.fixture
 def trio(shared: Fleet, request: pytest.FixtureRequest) -> Iterator[Fleet]:
-    """Hosts a, b and c with a worker for each partition. Unless a test fails, they run on for the next one."""
+    """Hosts a, b and c with a worker for each partition. Unless a test fails, they keep running for the next test."""
     failed = request.session.testsfailed
     for name in TRIO:
         if name not in shared.masters or shared.masters[name].process.poll() is not None:
@@ -250,7 +249,7 @@ def test_a_stranger_in_the_masters_group_is_sent_nothing(fleet: Fleet, tmp_path:
 
 @contextmanager
 def listener(folder: Path | None) -> Iterator[tuple[int, bytearray]]:
-    """Yields the port and what is received there, with a certificate over TLS."""
+    """Yields the port and what is received there. With a `folder`, it uses TLS."""
     received, context = bytearray(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     over_tls = partial(context.wrap_socket, server_side=True)
     if folder is not None:

@@ -22,7 +22,7 @@ PORTS = {"a": 9701, "b": 9702, "c": 9703, "d": 9704, "e": 9705}
 
 
 class Network:
-    """A namespace for each host; gateways, which can be cut, connect them with each other and the brokers."""
+    """A namespace for each host. Gateways, which can be cut, connect the hosts with each other and the brokers."""
 
     def __init__(self, folder: Path, cluster: KafkaCluster) -> None:
         self.folder = folder
@@ -37,7 +37,7 @@ class Network:
         return ["nsenter", f"--net=/proc/{self._gateways[name].pid}/ns/net"]
 
     def cut(self, name: str, *others: str) -> None:
-        """Cuts this host off from these; without any, restores all its ways."""
+        """Cuts this host off from the others. Without any, restores all its ways."""
         written = self.folder / f"{name}.new"
         written.write_text(" ".join(others))
         written.rename(self.folder / f"{name}.cut")
@@ -87,14 +87,13 @@ def others_than(*names: str) -> list[str]:
 
 
 def await_missed(fleet: Fleet, missing: str, since: float) -> None:
-    """Waits until all others report it missing, which takes at most 8 s; its rows are then old."""
+    """Waits until all others report it missing, which takes at most 8 s. Its rows are then old."""
     names = others_than(missing)
     eventually(lambda: all(fleet.misses(name, missing) for name in names), what=f"not all miss {missing}")
     assert time.monotonic() - since < on_this_machine(MISSED_WITHIN + 1.0)  # all are asked, one after another
 
 
 def assert_old(fleet: Fleet, at: str, missing: str, least_seconds: float) -> None:
-    """A missing host's rows are at least this old, unlike those of other hosts."""
     reply = fleet.masters[at].ask("workers")
     assert not reply.complete
     for row in reply.result["rows"]:

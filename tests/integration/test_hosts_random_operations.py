@@ -143,7 +143,7 @@ def assert_equal(name: str, audits: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def assert_as_reported(fleet: Fleet, name: str, lines: list[dict[str, Any]]) -> None:
-    """The host pauses what its operations report; an unknown outcome claims nothing."""
+    """The host pauses what its operations report. An unknown outcome claims nothing."""
     paused: set[tuple[Any, Any]] | None = set()
     for line in sorted(lines, key=lambda line: float(line["ended_at"])):
         params, is_done = line["params"], line["state"] == "done"

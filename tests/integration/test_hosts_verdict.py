@@ -19,7 +19,6 @@ BOTH = ("a", "b")
 
 @pytest.fixture(autouse=True)
 def pending(broker: KafkaBroker) -> None:
-    """In every partition; no worker ever commits."""
     topics.produce(broker.bootstrap_servers, TOPIC, dict.fromkeys(range(PARTITIONS), 10))
 
 
@@ -34,7 +33,6 @@ def start(fleet: Fleet, name: str) -> None:
 
 
 def level(fleet: Fleet, name: str) -> str:
-    """As this host shows it in three commands and on the page."""
     verdicts = [
         fleet.masters[name].ask("status", of_master=True).result["verdict"],
         json.loads(bytes(fleet.masters[name].ask("workers").verdict)),

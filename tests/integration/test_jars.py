@@ -32,7 +32,7 @@ class Repository:
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Repository:
-    """Replaces both packaged locks by the repository's own; the cache is empty."""
+    """Replaces both packaged locks by the repository's own. The cache is empty."""
     made = Repository(tmp_path / "a repository")
     for module in ("lock", "ivy"):
         monkeypatch.setattr(f"kctl.jars.{module}.read_lock", lambda name: made.lock)

@@ -21,8 +21,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning
 
 @pytest.fixture
 def at_terminal(broker: KafkaBroker) -> Kctl:
-    """Runs `kctl kafka` as a process at a terminal where the user has typed `answer`."""
-
     def run_words(*words: str, answer: str) -> Ran:
         ours, theirs = pty.openpty()
         try:

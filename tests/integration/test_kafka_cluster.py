@@ -69,8 +69,8 @@ def test_the_lag_of_many_partitions_is_asked_once_of_each_leader(cluster: KafkaC
 
 @dataclass
 class Wounded:
-    """A cluster one of whose brokers was killed while a file was produced into a topic that it led. It also led some
-    partitions of `single`, which have no other replica, and coordinated two groups, one of them a shadow group."""
+    """A cluster one of whose brokers was killed while a file was produced into a topic that it led. The broker also led
+    some partitions of `single`, which have no other replica, and coordinated two groups, one of them a shadow group."""
 
     victim: int
     lost: set[int]
@@ -78,11 +78,9 @@ class Wounded:
     produced: tuple[int, str, str]
     text: str
     shadow: ShadowGroup
-    brokers: Brokers
-    """A worker's clients, open since before the kill."""
+    brokers: Brokers  # a worker's clients, open since before the kill
     attached: Callable[..., Any]
-    begun_after: list[ClusterReading]
-    """What a reader started after the kill reported, until it knew the committed offsets."""
+    begun_after: list[ClusterReading]  # reports of a reader started after the kill, until it knew the offsets
 
 
 @pytest.fixture(scope="module")

@@ -24,13 +24,11 @@ from tests.terminals import on_a_terminal
 
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 GROUP = "billing"
-BASE = int(time.time()) * 1000 - 3_600_000
-"""The timestamp of each partition's first message; the next is a millisecond later."""
+BASE = int(time.time()) * 1000 - 3_600_000  # of each partition's first message, a millisecond before the next
 
 
 @pytest.fixture(scope="module", autouse=True)
 def some_messages(broker: KafkaBroker) -> None:
-    """`orders` has 10, 20, 30 and 0 messages; the group has committed 4 and 20."""
     topics.produce(broker.bootstrap_servers, "orders", {0: 10, 1: 20, 2: 30}, BASE)
     topics.commit(broker.bootstrap_servers, GROUP, "orders", {0: 4, 1: 20})
 
@@ -69,7 +67,6 @@ def test_lag_and_members_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kct
 
 def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: KafkaBroker, kctl: Kctl) -> None:
     def described() -> Any:
-        """The group once its member has partitions."""
         ran = kctl("group", "modern", "-o", "json")
         groups = ran.document["groups"] if ran.code == 0 else []
         return groups and groups[0]["members"] and groups[0]["members"][0]["assigned"] and groups[0]
@@ -91,7 +88,7 @@ def test_a_group_of_the_new_protocol_has_its_members_and_is_never_dead(broker: K
 
 @pytest.mark.shows("share groups and KIP-848 groups are described as such; their lag matches Kafka's own tool")
 def test_members_and_lag_of_a_share_group_are_those_of_kafkas_tool(broker: KafkaBroker, kctl: Kctl) -> None:
-    """KIP-932: it commits nothing, and only the broker knows what is done after a partition's start."""
+    """KIP-932: a share group commits nothing, and only the broker knows what is done after a partition's start."""
     servers = broker.bootstrap_servers
     topics.create_topic(servers, "commons", 2)
 

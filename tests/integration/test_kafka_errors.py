@@ -167,8 +167,6 @@ def test_no_password_is_ever_printed(kctl: Kctl, monkeypatch: pytest.MonkeyPatch
 
 @contextmanager
 def listening(answer: bytes | None) -> Iterator[str]:
-    """Gives this answer to each request, or none until the end."""
-
     class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             with suppress(OSError):

@@ -24,8 +24,7 @@ from tests.servers.kafka_broker import KafkaBroker
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed <socket:ResourceWarning")
 PAGE = Path(__file__).parents[2] / "docs" / "kafka-commands.md"
 _BLOCK = re.compile(r"(```console\n\$ ([^\n]*)\n)(.*?)(```\n)", re.DOTALL)
-_FIRST_TIMESTAMP = 1_767_225_600_000
-"""2026-01-01T00:00:00Z. The topic has no retention, which would delete such old messages."""
+_FIRST_TIMESTAMP = 1_767_225_600_000  # 2026-01-01T00:00:00Z, for a topic without retention
 _VARYING = (
     (r"127\.0\.0\.1:(?!1\b)\d+", "SERVER"),
     (r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b", "UUID"),
@@ -49,7 +48,7 @@ def normalised(output: str) -> str:
 
 
 def output_of(command: str, env: Mapping[str, str]) -> str:
-    """Stdout, then stderr, then an exit code other than 0; `| head -N` is applied."""
+    """Returns stdout, then stderr, then an exit code other than 0. `| head -N` is applied."""
     command, _, most = command.partition(" | head -")
     raw, err = io.BytesIO(), io.StringIO()
     out = io.TextIOWrapper(raw, encoding="utf-8", write_through=True)

@@ -45,14 +45,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServ
 
 @pytest.fixture(scope="module")
 def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStoreServer]:
-    """It asks for no keys."""
     with ObjectStoreServer(tmp_path_factory.mktemp("open"), keys=None) as running:
         yield running
 
 
 @pytest.fixture(autouse=True)
 def one_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes most clients that create an object at once wait for a second."""
     monkeypatch.setattr(s3_module, "AT_ONCE", 1)
 
 
@@ -139,7 +137,7 @@ def test_of_many_that_create_the_same_file_one_does(folder: Folder) -> None:
 
 
 def test_a_commit_that_another_writer_has_overwritten_is_reported(storage: LakeStorage) -> None:
-    """S3A overwrites so: it puts an entry without a condition after it has seen none."""
+    # S3A overwrites so: it puts an entry without a condition after it has seen none.
     begun(storage, 100, 110).commit()
     version = table_of(storage).version()
     begun(storage, 110, 120).commit()
@@ -195,7 +193,7 @@ def test_a_store_that_ignores_a_condition_is_rejected(
 
 
 def test_what_stands_for_a_folder_in_a_store_is_no_file(open_server: ObjectStoreServer) -> None:
-    """S3A creates such an object for each partition: kctl rejected every batch of a partitioned table for it."""
+    # S3A creates such an object for each partition, so kctl rejected every batch of a partitioned table.
     folder = open_server.folder("kctl-1")
     folder.make()
     marker = f"{open_server.endpoint}/{BUCKET}/kctl-1/topic=t/"
@@ -207,7 +205,7 @@ def test_what_stands_for_a_folder_in_a_store_is_no_file(open_server: ObjectStore
 
 
 def test_both_clients_wait_as_long(server: ObjectStoreServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each gives up by itself after ten tries, which usually take less than six seconds."""
+    """Each client gives up by itself after ten tries, which usually take less than six seconds."""
     seconds = 8
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", seconds)
     with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -230,7 +228,7 @@ def test_both_clients_wait_as_long(server: ObjectStoreServer, monkeypatch: pytes
 def test_other_threads_go_on_while_a_store_is_waited_for(
     server: ObjectStoreServer, storage: LakeStorage, settings: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Threads of this process serve the store: they get no answer through if a call keeps the interpreter."""
+    """Threads of this process serve the store. If a call keeps the interpreter, they get no answer through."""
     monkeypatch.setattr(s3_module, "RETRY_SECONDS", 1)
     batch = begun(storage, 100, 110)
     table = DeadLetterTable(storage, GROUP.group)

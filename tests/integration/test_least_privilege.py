@@ -61,7 +61,7 @@ COMMANDS = {
 }
 OF_CHECKPOINTS = ("show", "commit")
 SHOWN = {"groups": GROUP, "topics": TOPIC, "brokers": '"leaders": 2', "delete-group": TOPIC}
-"""What the answer shows a user with this right; others get a shorter answer, without an error."""
+"""What the answer shows a user with this right. Others get a shorter answer, without an error."""
 OTHER_NAMES = {
     "attached application": {"GROUP": "shadow"},
     "create-topic": {"TOPIC": TOPIC + "-2"},
@@ -71,7 +71,6 @@ OTHER_NAMES = {
 
 
 def documented() -> list[tuple[str, list[Right]]]:
-    """A row of the table may name several commands."""
     table = SECURITY[SECURITY.index("| who | topic |") :].split("\n\n")[0]
     found = []
     for line in table.splitlines()[2:]:
@@ -146,7 +145,7 @@ def can_be_a_master(file: Path) -> bool:
 
 
 def can_be_an_exporter(secured: SecuredBroker, file: Path) -> bool:
-    """Over TLS and SASL, next to a cluster without either, each with its own table."""
+    """Over TLS and SASL, next to a cluster without them. Each cluster has its own table."""
     config = file.with_suffix(".clusters.toml")
     table = file.read_text().replace("[kafka]", "[clusters.secured]").replace(f'group = "{GROUP}"\n', "")
     table = re.sub(r"topics = .*\n", "", table)

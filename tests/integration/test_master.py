@@ -119,8 +119,7 @@ def test_a_daemon_is_there_at_the_end_of_its_command(config_file: Callable[..., 
     assert session_members(pid) == []
 
 
-LINES = b"".join(b"line %d of a chatty JVM\n" % number for number in range(700_000))
-"""17 MB, above the limit."""
+LINES = b"".join(b"line %d of a chatty JVM\n" % number for number in range(700_000))  # 17 MB, above the limit
 
 
 def append(log: Path) -> None:

@@ -35,7 +35,8 @@ def group(broker: KafkaBroker) -> Iterator[ConsumerGroup]:
 
 
 def by_range(ids: list[str], partitions: frozenset[TopicPartition]) -> Shares:
-    """For each topic a run of neighbours, the first members one more: Kafka's RangeAssignor, as documented."""
+    """Kafka's RangeAssignor, as documented. Each member gets a run of neighbours of each topic, the first members one
+    more."""
     shares: dict[str, set[TopicPartition]] = {each: set() for each in ids}
     for topic in {tp.topic for tp in partitions}:
         own = sorted(tp for tp in partitions if tp.topic == topic)
@@ -47,7 +48,7 @@ def by_range(ids: list[str], partitions: frozenset[TopicPartition]) -> Shares:
 
 
 def by_turns(ids: list[str], partitions: frozenset[TopicPartition]) -> Shares:
-    """All partitions of all topics, dealt out one by one: Kafka's RoundRobinAssignor."""
+    """Kafka's RoundRobinAssignor. It deals out all partitions of all topics one by one."""
     dealt, members = sorted(partitions), sorted(ids)
     return {member: frozenset(dealt[place :: len(members)]) for place, member in enumerate(members)}
 

@@ -121,7 +121,7 @@ def test_a_lost_connection_is_shown_and_afterwards_new_snapshots_come_by_themsel
 
 
 def test_what_is_old_is_not_live_and_no_headline_of_now(chromium: webdriver.Chrome) -> None:
-    """As with a frozen master: its stream stays open, and nothing arrives."""
+    """The stream stays open without data, as with a frozen master."""
     with Site(4, max_age_seconds=7.0) as site:  # two of them have passed when it is collected
         site.latest = judged(healthy())
         chromium.get(site.url)

@@ -147,7 +147,7 @@ def test_new_charts_span_all_data(chromium: webdriver.Chrome, width: int, second
 
 
 def running(began: FleetSnapshot, step: int) -> FleetSnapshot:
-    """The fleet five seconds later per step, one worker batch further."""
+    """The fleet after `step` times five seconds, one worker batch further each time."""
     processes = [replace(row, batches_total=step, last_batch_seconds=2.0) for row in began.workers.result.rows]
     return replace(
         began,

@@ -14,8 +14,7 @@ from tests.integration.page_site import newest, press, rows, second_tab, sign_in
 from tests.processes import stopped
 from tests.servers.kafka_broker import KafkaBroker
 
-SHOWN = "0=7,1=7"
-"""Where a seek to 7 leads, given the two workers' partitions: the offsets that the page shows."""
+SHOWN = "0=7,1=7"  # the offsets that the page shows after a seek to 7 of both workers' partitions
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,6 @@ def sent() -> list[list[DeadLetter]]:
 
 @pytest.fixture
 def decoder() -> Decoder | None:
-    """A test may have another."""
     return None
 
 

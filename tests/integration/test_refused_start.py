@@ -30,7 +30,6 @@ class Place:
         self.held = ExitStack()
 
     def files(self, *but: str) -> dict[str, int]:
-        """Every path below the folder with its mode, except below these names."""
         found = {path.relative_to(self.folder): path.lstat().st_mode for path in self.folder.rglob("*")}
         return {str(path): mode for path, mode in found.items() if path.parts[0] not in but}
 

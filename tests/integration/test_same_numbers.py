@@ -15,8 +15,7 @@ from tests.servers.kafka_broker import KafkaBroker
 
 TOPIC = "orders"
 
-Numbers = dict[tuple[str, int], tuple[Any, ...]]
-"""Topic and partition to committed, end, lag, and the lag of its topic."""
+Numbers = dict[tuple[str, int], tuple[Any, ...]]  # topic and partition to committed, end, lag, and the lag of its topic
 
 
 def of_rows(rows: list[dict[str, Any]], totals: dict[str, Any]) -> Numbers:

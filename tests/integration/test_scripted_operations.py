@@ -220,7 +220,7 @@ async def eventually_so(fleet: Fleet, name: str, wanted: str, last: list[Operati
 
 
 def last_wish(name: str, ended: list[Operation]) -> str:
-    """The state that completed operations, which never overlapped, want of a process."""
+    """The state of a process that completed operations, which never overlapped, want last."""
     state = "running"
     for operation in ended:
         if operation.state != "done":

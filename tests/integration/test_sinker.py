@@ -136,7 +136,7 @@ def test_a_second_sinker_of_one_name_is_turned_away(place: Path, sinker: Start, 
 
 
 def test_clocks_set_back_an_hour_leave_nothing_stuck_or_twice(own_storage: dict[str, Any], sinker: Start) -> None:
-    """The storage's clock goes back, too: it has then seen a later time before."""
+    """The storage's clock goes back, too. It has then seen a later time before."""
     with closing(open_storage(own_storage)) as storage:
         storage.prepare()
         fill(storage, 400)

@@ -125,8 +125,8 @@ def test_what_a_killed_sinker_held_comes_again_and_nothing_else_does(storage: St
 class FailingDisk:
     """A file system with room on a disk without room, so that writing back fails, as on a failing disk.
 
-    `dioread_lock`: without it, if ext4 (Linux 6.18) writes an extent again that could not be written, it does not put
-    the extent into the file. After a power cut the copied data exists, but not the record of where it is.
+    Without `dioread_lock`, if ext4 (Linux 6.18) writes again an extent that could not be written, it does not put the
+    extent into the file. After a power cut the copied data exists, but not the record of where it is.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -154,7 +154,7 @@ class FailingDisk:
 
     def after_a_power_cut(self) -> Path:
         """The file system without what is only in memory. The kernel may write its journal during a copy, which gives a
-        disk that never existed; so the copy is repeated until the disk has not changed meanwhile."""
+        disk that never existed. So the copy is repeated until the disk has not changed meanwhile."""
         self._mount(self._after, "-t", "tmpfs", "-o", "size=32m", "none")
         disk = self._after / "disk"
         for _ in range(20):
@@ -195,7 +195,7 @@ def failing_disk(short_dir: Path) -> Iterator[FailingDisk]:
 
 
 def forget_what_is_in_memory(path: Path) -> None:
-    """The kernel does this to pages that count as written when memory is short."""
+    # If memory is short, the kernel does this to pages that count as written.
     descriptor = os.open(path, os.O_RDONLY)
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     os.close(descriptor)
@@ -210,7 +210,6 @@ def test_a_write_that_the_disk_rejected_does_not_count(failing_disk: FailingDisk
     chunks = [replace(chunk(0, 5_000), partition=number, columns=columns) for number in range(3)]
 
     def committed(of: FileStorage) -> int | None:
-        """The stored offsets, which the workers would commit to Kafka."""
         try:
             return sum(stored.next for stored in of.stored_offsets([("t", number) for number in range(3)]).values())
         except StorageUnusable:

@@ -26,17 +26,15 @@ from tests.table_conformance import DEAD_LETTER_SCHEMA, ROW, dead_rows, spark_sc
 
 pytestmark = pytest.mark.timeout(120)
 
-HOUR_AGO = int(time.time() * 1000) - 3_600_000
-"""In milliseconds; retention removes much older messages."""
+HOUR_AGO = int(time.time() * 1000) - 3_600_000  # in milliseconds: retention removes much older messages
 BEFORE = 3
-STORED = {0: 6, 1: 10, 2: 0, 3: 3}
-"""How many of ten messages are stored; the new cluster lacks the first message of partition 3."""
+STORED = {0: 6, 1: 10, 2: 0, 3: 3}  # of ten messages, of which the new cluster lacks the first in partition 3
 AFTER = {0: BEFORE + 6, 1: BEFORE + 10, 2: 0, 3: BEFORE + 2}
 
 
 @pytest.fixture(scope="module")
 def mirror(broker: KafkaBroker) -> Iterator[KafkaBroker]:
-    """The new cluster has other messages first in each partition, and lacks the last old one."""
+    """The new cluster has other messages first in each partition, and lacks the last old message."""
     with running_broker() as new:
         topics.create_topic(new.bootstrap_servers, TOPIC, PARTITIONS)
         for partition in range(PARTITIONS):

@@ -129,7 +129,7 @@ def test_redis_is_used_again(server: RedisServer, storage: RedisStorage, monkeyp
 
 
 def test_whatever_lost_its_reply_is_repeated_and_does_nothing_more(server: RedisServer) -> None:
-    """redis-py repeats a call whose connection broke; Redis may have run it."""
+    # redis-py repeats a call whose connection broke, even if Redis has run it.
     with (
         CuttingProxy(server.directory / "proxy.sock", server.socket) as proxy,
         closing(opened(f"unix://{proxy.path}")) as storage,
@@ -342,7 +342,6 @@ def large(start: int) -> Chunk:
 
 
 def filled(storage: RedisStorage) -> int:
-    """Puts until the storage rejects a message; returns how many it has stored."""
     storage.init_offsets([StoredOffset("t", 0, "A", 0)])
     with pytest.raises(StorageUnusable, match="maxmemory"):
         put(storage, *map(large, range(0, 1_000_000, PER_CHUNK)))

@@ -135,7 +135,6 @@ def test_what_is_under_way_when_the_master_stops_is_killed(config: Config, tmp_p
 
 
 def ran_once(config: Config, command: Sequence[str]) -> tuple[int, bytes]:
-    """Stdin stays open until the process has ended."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=subprocess.STDOUT) as process:
         assert process.stdin is not None

@@ -36,7 +36,6 @@ class FrozenDisk:
 
 @pytest.fixture
 def disk(short_dir: Path) -> Iterator[FrozenDisk]:
-    """Skips the test if no file system can be mounted."""
     if os.geteuid() != 0 or shutil.which("mkfs.ext4") is None or shutil.which("fsfreeze") is None:
         pytest.skip("needs root, mkfs.ext4 and fsfreeze: a disk that hangs")
     image, path = short_dir / "disk.img", short_dir / "disk"
@@ -56,13 +55,12 @@ def disk(short_dir: Path) -> Iterator[FrozenDisk]:
 
 
 def sleeping(session: int) -> list[int]:
-    """Pids of the session that have a thread in uninterruptible sleep."""
     stats = [path for pid in session_members(session) for path in Path(f"/proc/{pid}/task").glob("*/stat")]
     return [int(path.parts[2]) for path in stats if path.read_text().rpartition(")")[2].split()[0] == "D"]
 
 
 def freeze(disk: FrozenDisk, session: int) -> int:
-    """Freezes the disk; returns the pid of the session that hangs."""
+    """Returns the pid of the process of the session that hangs."""
     disk.freeze()
     [pid] = eventually(lambda: sleeping(session), what="a process hangs")
     return int(pid)

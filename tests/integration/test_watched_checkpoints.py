@@ -50,7 +50,7 @@ class Bench:
     folder: Path
 
     def job(self, topic: str, at: str = "job") -> Path:
-        """The checkpoint of a query that has read 18 of 30 and of 20 messages of a new topic."""
+        """The checkpoint of a query that has read 18 of 30 and 18 of 20 messages of a new topic."""
         topics.create_topic(self.servers, topic, 2)
         topics.produce(self.servers, topic, {0: 30, 1: 20})
         return copied(RECORDED / "4.2.0" / "plain", self.folder / at, orders=topic)

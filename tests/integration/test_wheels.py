@@ -37,7 +37,6 @@ print(sorted(name for name in named if not name.startswith("_")), Path(kctl_agen
 
 
 def socket_half() -> list[str]:
-    """The modules that the import rule calls so."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
     (modules,) = (each["source_modules"] for each in contracts if each["name"].startswith("the socket half"))
     return list(modules)
