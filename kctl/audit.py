@@ -52,7 +52,7 @@ def append(path: Path, line: Mapping[str, Any]) -> None:
 
 
 class AuditedOperation:
-    """A change in progress. Set `text` to its progress or outcome. If the change raises, the error is appended."""
+    """A change in progress. Set `text` to its progress or outcome. An error of the change is appended to `text`."""
 
     def __init__(self) -> None:
         self.text = ""

@@ -15,16 +15,16 @@ def python_module(name: str, *arguments: str) -> tuple[str, ...]:
 
 
 def dies_with_parent(signal_name: str) -> list[str]:
-    """Returns a prefix that makes a command end with its parent: when the thread that started the command ends, the
-    kernel sends it this signal (PR_SET_PDEATHSIG). The prefix is empty if setpriv (util-linux) is not installed."""
+    """Returns a prefix for a command. When the thread that started the command ends, the kernel sends the signal to
+    the command (PR_SET_PDEATHSIG). The prefix is empty if setpriv is not installed."""
     # A preexec_fn is unsafe in a process with threads.
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", signal_name] if setpriv else []
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns `env` with settings and secrets, for a child that loads the configuration. Neither the child nor a Python
-    process that it starts imports from the working directory."""
+    """Returns the environment of a child that loads the configuration. It keeps settings and secrets. Neither the child
+    nor a Python process that it starts imports from the working directory."""
     # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {

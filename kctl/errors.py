@@ -124,8 +124,8 @@ class PortTaken(StartError, code="port_taken", exit_code=13):
 
 
 class RunDirUnusable(StartError, code="run_dir_unusable", exit_code=14):
-    """A folder of the fleet cannot be written, or belongs to another user. Other causes are code, jars or folders that
-    all users can write to, and a `fleet.run_dir` that others can open (use `chmod 700`)."""
+    """A folder of the fleet cannot be written, or belongs to another user. Or all users can write to the code, jars or
+    a folder. Or others can open `fleet.run_dir` (use `chmod 700`)."""
 
 
 class AlreadyRunning(StartError, code="already_running", exit_code=15, http_status=409):

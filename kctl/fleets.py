@@ -94,8 +94,8 @@ def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
 def find(config: Path | None = None, env: Mapping[str, str] = os.environ) -> Fleet:
     """Returns the fleet that `-c` (`config`), KCTL_CONFIG or ./kctl.toml names, or else the only running fleet.
 
-    If the fleet is running, does not read its file, which may have become invalid. Raises ConfigError, PathError,
-    NoSocketFile (no fleet is running) or UsageError (several are).
+    If the fleet is running, does not read its configuration, which may have become invalid. Raises ConfigError,
+    PathError, NoSocketFile (no fleet is running) or UsageError (several are).
     """
     path = named(config, env)
     try:

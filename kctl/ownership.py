@@ -1,7 +1,7 @@
 """Checks that other users do not control the files that kctl uses.
 
-A configuration makes kctl import code, send files as passwords, write logs and signal processes. So root accepts a
-configuration only if no other user can replace it, or a folder or link on its path.
+A configuration can make kctl import code, send a file's content as a password, write logs and signal processes. So
+root rejects a configuration if another user can replace it, a folder on its path, or a link on its path.
 """
 
 import errno

@@ -11,8 +11,8 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def shown(text: str, kept: str = "\n\t") -> str:
-    r"""Escapes every character that a terminal would act on or not show, except those in `kept`. These are control
-    characters, bidirectional overrides, line separators and lone surrogates. The escapes are JSON's (`\u001b`), so a
+    r"""Escapes every character that a terminal would act on or not show, such as control characters, bidirectional
+    overrides, line separators and lone surrogates. Does not escape `kept`. The escapes are JSON's (`\u001b`), so a
     JSON document keeps its meaning."""
     if text.isprintable():
         return text

@@ -79,9 +79,9 @@ class Expectation:
     def outcome(
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
-        """Returns whether the last advised change worked, and a sentence about it. Returns None until this is known. A
-        change worked if, of the `waiting` messages, at most `allowed` are left. Pass None as `waiting` while processes
-        start, or during an outage."""
+        """After an advised change, returns at most once whether it worked, and a sentence about it. Otherwise returns
+        None. The change worked if `waiting`, the number of pending messages, is at most `allowed`. Pass None
+        as `waiting` while processes start, or during an outage."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None

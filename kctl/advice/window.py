@@ -77,7 +77,7 @@ class Arrivals:
     _keys: tuple[Partition, ...] = ()
 
     def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
-        """Records end offsets (NaN if unknown). Returns each partition's mean rate, and for how many seconds."""
+        """Records end offsets (NaN if unknown). Returns each partition's mean rate, and the seconds that it covers."""
         if keys != self._keys:
             self._keys = keys
             self._seen.clear()

@@ -1,4 +1,4 @@
-"""Reads checkpoints periodically, and adds each as a group to the polls of its cluster.
+"""Reads checkpoints periodically, and adds them as groups to what kctl reads from their cluster.
 
 Each mount or bucket has a few threads of its own, so that a mount that hangs does not delay reads from another.
 """
@@ -123,8 +123,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group with the offsets of its newest committed batch. If its settings name topics,
-        offsets of other topics count as offsets in another cluster."""
+        """Adds each checkpoint as a group with the offsets of its newest committed batch. If its settings
+        name topics, other topics are in another cluster, and their offsets go to `elsewhere`."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

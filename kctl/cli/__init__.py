@@ -2,7 +2,7 @@
 
 
 def main() -> int:
-    """The entry point `kctl`. Runs this process's command line."""
+    """The entry point `kctl`."""
     try:
         from kctl.cli.entry import run_process  # inside, so that Ctrl-C during the imports is silent too
 

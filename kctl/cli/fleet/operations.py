@@ -79,7 +79,7 @@ def carry_out(
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """Submits an operation. Returns it when it has ended, or earlier if it takes long. Raises OperationUnknown."""
+    """Submits an operation, and returns it. A long operation may still be running. Raises OperationUnknown."""
     given = params if deadline is None else {**params, "deadline_seconds": deadline}
     try:
         return ask(fleet, name, given, _ANSWER_SECONDS).result
