@@ -92,8 +92,8 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields a sentence for each checkpoint whose cluster does not exist, or whose group's name is that of another
-    checkpoint or of the fleet (`own_group`)."""
+    """Yields a sentence for each checkpoint with an unknown cluster, or with a group name that the fleet (`own_group`)
+    or another checkpoint of the cluster uses."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name

@@ -63,12 +63,12 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes a setting from a variable or flag. Its error begins with `origin`. `source` is for `Config.sources`."""
+        """Takes a setting from a variable or flag. Errors begin with `origin`. `source` is for `Config.sources`."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
-        """Reports an unknown word. `known` maps known words to settings. Settings of the nearest word do not count as
-        missing, because the user probably meant them."""
+        """Reports an unknown section, key, variable or flag. `known` maps known ones to settings. Settings of the
+        nearest one do not count as missing, because the user probably meant it."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -204,7 +204,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
 def read(
     path: Path, document: Mapping[str, Any], env: Mapping[str, str], overrides: Mapping[str, str] | None = None
 ) -> Findings:
-    """Returns the settings of file, variables and flags, with the mistakes in them. Does not raise the mistakes."""
+    """Returns the settings of file, variables and flags, with the mistakes in them."""
     findings = Findings(path)
     findings.take_document(document)
     for origin, text in env.items():
@@ -236,7 +236,7 @@ def contexts_alone(path: Path) -> tuple[str, ...]:
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether a variable's prefix is that of a section, such as `KCTL_KAFKA_`. kctl rejects unknown ones."""
+    """Whether a variable has a section's prefix, such as `KCTL_KAFKA_`, so that kctl rejects it if it is unknown."""
     return name.startswith(_SECTION_PREFIXES)
 
 
@@ -294,9 +294,9 @@ class ExporterConfig:
 def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
-    """Loads the exporter's configuration. Without `[clusters.NAME]`, the cluster is that of `[kafka]`. Pass `servers`
-    for one cluster without TLS and SASL instead, with or without a file. Raises ConfigError, also if `servers` is given
-    and the file has `[clusters.NAME]`."""
+    """Loads the exporter's configuration. Without `[clusters.NAME]`, the only cluster is that of `[kafka]`. If
+    `servers` is given, the only cluster is that of these brokers, without TLS and SASL. A file is then optional, and
+    must not have `[clusters.NAME]`. Raises ConfigError."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

@@ -1,5 +1,5 @@
-"""Checks settings that depend on each other. Each message names all settings concerned. For a table, also checks its
-location and rejects settings that do not apply to it."""
+"""Checks settings that depend on each other. Each message names all settings concerned. If the storage is a table, also
+checks its location and rejects settings that do not apply to tables."""
 
 import re
 from collections.abc import Iterator

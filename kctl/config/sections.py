@@ -1,4 +1,4 @@
-"""The sections of kctl.toml. Each field is a key with a type, bounds and a default. Its description is below it.
+"""The sections of kctl.toml. Each field is a key with a type, bounds, a default and, below it, a description.
 
 `load`, docs/configuration.md and the JSON Schema derive from these classes. A section, or a setting's type, declares
 when a change takes effect.
@@ -298,14 +298,13 @@ class StorageSection(Section):
 
     @property
     def kind(self) -> Kind:
-        """The abilities of this kind of storage."""
         return KINDS[self.mode]
 
 
 @dataclass(frozen=True, kw_only=True)
 class SinkersSection(Section):
-    """The number of sinkers, their handler, and how often they try. `[workers]` also sets how kctl starts, stops and
-    restarts sinkers."""
+    """How many sinkers run, which handler they call, and how they retry. `[workers]` also sets how kctl starts, stops
+    and restarts sinkers."""
 
     effect: ClassVar = NEXT_START
 

@@ -14,7 +14,7 @@ _NOT_SENT = ("format", "min_free", "maintenance")
 
 
 def table_folder(config: Config) -> Path | None:
-    """Returns the folder of a table on this host, otherwise None."""
+    """Returns the folder of the storage's table if it is on this host, otherwise None."""
     uri = urlsplit(config.storage.uri)
     return Path(unquote(uri.path)) if config.storage.kind.is_table and uri.scheme == "file" else None
 
@@ -25,7 +25,7 @@ def dead_letters_of(table: Path) -> Path:
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
     """Yields the folders of a table on this host, each with the setting that determines it: the table, its parent, its
-    dead letters, and the logs and plans of both."""
+    dead-letter table, and the logs and plans of both tables."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
         for each in (table, dead_letters_of(table)):

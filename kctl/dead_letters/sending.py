@@ -1,6 +1,6 @@
 """Sends dead letters to a topic, each at least once. After an interruption, some may be sent again.
 
-Each dead letter has the same header `kctl-dead-letter` every time, so that consumers can drop repeats. Null header
+A dead letter that is sent again has the same header `kctl-dead-letter`, so that consumers can drop repeats. Null header
 values become empty, because kafka-python cannot send null.
 """
 

@@ -47,8 +47,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters in its master, on any thread. Leaves the umask as the master has set it,
-    and the preparation of the storage to the workers."""
+    """Opens a fleet's dead letters in its master, on any thread. Does not set the umask, because the master has set it.
+    Does not prepare the storage, because the workers do."""
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:

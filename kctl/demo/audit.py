@@ -22,8 +22,8 @@ Place = tuple[str, int, int]  # topic, partition, offset
 @dataclass(frozen=True, slots=True)
 class Audit:
     """Counts of messages. `stored`: in the storage, handled, or dead letters. `lost`: missing below the stored offset,
-    so no worker will read them again. `not_stored`: missing at or above it. `duplicated`: stored again after they were
-    stored or handled. `handled` counts each handled message once, and `handled_again` the repeats."""
+    so no worker will read them again. `not_stored`: missing at or above the stored offset. `duplicated`: stored again
+    after they were stored or handled. `handled` counts each handled message once, and `handled_again` the repeats."""
 
     produced: int
     stored: int

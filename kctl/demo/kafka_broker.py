@@ -1,6 +1,6 @@
 """A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for the demo.
 
-It has one replica and no security, and it ends when the thread that started it ends.
+It has one replica and no security.
 """
 
 import base64

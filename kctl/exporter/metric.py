@@ -73,8 +73,8 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """A metric with one number per group. `value` returns the number alone, because tens of thousands of samples would
-    be slow."""
+    """A metric with one number per group. `value` returns only the number, because creating tens of thousands of
+    `Sample` tuples would be slow."""
 
     labels: tuple[str, ...] = GROUP
     value: Callable[[GroupSnapshot], float | None]

@@ -1,10 +1,10 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-There may be 100,000 partitions. So the renderer keeps the labels of a block of lines as one text between scrapes. One
-operation inserts the metric's name and values into this text (benchmarks/scrape.py).
+There may be 100,000 partitions. So the renderer keeps the labels of each block of lines between scrapes, and inserts
+all values of a block with one `%` (benchmarks/scrape.py).
 
-Each block is compressed alone, and again only when it changes. It ends with a full flush (RFC 1951, Z_FULL_FLUSH), so
-that the compressed blocks can be joined.
+Each block is compressed separately, and again only if it changes. The compressed block ends with a full flush (RFC
+1951, Z_FULL_FLUSH), so that blocks can be joined.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Advises how many members a group of other clients needs, from its offsets alone. The offsets show how much a member
-can handle only while all members are busy."""
+"""Advises how many members a group of other clients needs, from its offsets alone. While some members are idle, the
+offsets do not show how much a member can handle."""
 
 from threading import Lock
 

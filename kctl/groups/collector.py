@@ -305,7 +305,6 @@ class Collectors:
         await self._has_failed.wait()
 
     async def close(self) -> None:
-        """Closes all collectors after their running polls."""
         await self.use(Prepared({}, {}))
 
     def _start(self, name: str) -> None:

@@ -2,7 +2,7 @@
 
 Without a new answer, old values stay until they are too old. A fleet's own group always has every partition of its
 topics: if the brokers' values are old, its workers report newer ones. A checkpoint also keeps all its partitions. A
-checkpoint's partition has no lag if its log does not exist, ends before the offset, or is in another cluster.
+checkpoint's partition has no lag if it is in another cluster, or if its log does not exist or ends before the offset.
 """
 
 import re
@@ -65,7 +65,7 @@ class KnownGroup:
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
         """Replaces the committed offsets, and adds the topics' partitions without a commit. Pass None as `committed` if
-        the brokers did not answer: then old offsets stay, except those of `gone` topics, which were created again."""
+        the brokers did not answer: then old offsets stay, except those of recreated topics (`gone`)."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:

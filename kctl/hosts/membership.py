@@ -3,8 +3,8 @@ leader distributes the roster. With Kafka 4.3 and a session of 6 s, 20 masters k
 killed master after 7 s.
 
 The group does not use the newer protocol (KIP-848), whose members cannot describe themselves. It does not use static
-members either: a new one would silently fence an older member with its name. If one rejoined without a rebalance, other
-hosts would keep its old address.
+members either. A new static member would silently fence an older member of the same name. If a static member rejoined
+without a rebalance, other hosts would keep its old address.
 """
 
 import logging

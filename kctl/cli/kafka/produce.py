@@ -134,7 +134,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """Yields the messages as (key, value), and the file's size in bytes if it is known."""
+    """Yields an iterator of messages as (key, value), and the file's size in bytes, or None if unknown."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None
