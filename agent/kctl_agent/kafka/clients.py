@@ -22,7 +22,7 @@ def forget_coordinators(admin: Any) -> None:
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """Resumes a join that takes longer than a poll, which kafka-python can forget. Call this before each poll."""
+    """Resumes a join that kafka-python can forget if it takes longer than a poll. Call this before each poll."""
     from kafka.coordinator.base import MemberState
 
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask

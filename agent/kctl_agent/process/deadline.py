@@ -25,6 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether a step of up to `seconds` may begin: that much time, or half of `begin`'s time, must be left."""
+    """Returns whether `seconds`, or half of the time given to `begin`, is left. Call it before a step of `seconds`."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

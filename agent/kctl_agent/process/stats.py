@@ -79,8 +79,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records that a part, such as `count`, fails. `why` is the last error until `works` is called for this part.
-        It is shown at once if `is_grave`, otherwise after `GRACE_SECONDS`."""
+        """Records that a part, such as `count`, fails. Snapshots report `why` at once if `is_grave`, otherwise after
+        `GRACE_SECONDS`, until `works` is called for this part."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -160,7 +160,7 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Adds the storage's counts. A thread of its own counts, so if the storage hangs, snapshots show an older count."""
+    """Adds the storage's counts. A separate thread counts, so if the storage hangs, snapshots show an older count."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)

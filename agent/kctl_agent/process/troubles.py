@@ -30,7 +30,7 @@ class Troubles:
     def met(
         self, part: str, why: str, now: float, at: float, outside: Outside | None = None, grace_seconds: float = 0.0
     ) -> bool:
-        """Records a trouble, and returns True once it is to be logged. `now` is monotonic, `at` is in Unix seconds."""
+        """Records a trouble, and returns whether to log it. `now` is monotonic, `at` is in Unix seconds."""
         before = self._of.get(part)
         trouble = _Trouble(why, outside, now, at, grace_seconds)
         if before is not None and before.outside == outside:

@@ -1,6 +1,6 @@
-"""Declares the questions that a fleet's processes answer: for agents (`getXxx`), the master (`onXxx`), HTTP and RPC.
+"""The questions to a fleet, declared once for agents (`getXxx`), the master (`onXxx`), HTTP and `kctl rpc`.
 
-Questions change nothing. They name types and functions, so that a command imports only what it needs.
+Questions change nothing. A Question has import paths of types and functions, so a command imports only what it needs.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class FaultCounters:
 
 
 class Dispatcher:
-    """Answers frames from the last snapshot. Any thread may set `snapshot`, but only one thread calls `reply_to`."""
+    """Answers requests with data of the last snapshot. Any thread may set `snapshot`, but only one calls `reply_to`."""
 
     def __init__(self, name: str, commands: Mapping[str, AgentCommand], faults: FaultCounters) -> None:
         self.snapshot: Snapshot | None = None

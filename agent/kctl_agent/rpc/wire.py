@@ -18,7 +18,7 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Encodes a frame in ASCII, which can escape lone surrogates. Raises FrameTooLarge, BadPayload, TypeError."""
+    """Encodes a frame as escaped ASCII, which allows lone surrogates. Raises FrameTooLarge, BadPayload, TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -40,7 +40,7 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Splits the bytes of one connection into frames. The bytes may arrive divided in any way. For one thread."""
+    """Splits the bytes of one connection into frames. For one thread."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 

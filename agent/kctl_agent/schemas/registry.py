@@ -1,6 +1,6 @@
 """A client of a schema registry with Confluent's API. Gets a schema by id or GUID, or the newest of a subject.
 
-Schemas never change, so the client caches them for ever. Threads that ask for the same schema share one request.
+Schemas found by id or GUID never change, so the client caches them. Threads that ask for the same one share a request.
 """
 
 import json

@@ -26,7 +26,7 @@ class Final(str):
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """A claim that is being handled. `acks` has None for a message without its own result."""
+    """A claim that is being handled. `acks` has None for a message not handled yet, or in a failed call with others."""
 
     claim: Claim
     acks: list[bool | None]

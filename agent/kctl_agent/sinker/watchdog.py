@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 @dataclass(eq=False)
 class Watchdog:
     """Renews leases and limits the time of calls. If a lease is lost, the watchdog's thread or `renew_due` calls `lost`
-    with the claim. If a call takes too long, the thread calls `timed_out` with its parts, to end the process."""
+    with the claim. If a call takes too long, the thread calls `timed_out` with the call, to end the process."""
 
     _storage: Storage
     _lease_seconds: float
@@ -51,7 +51,7 @@ class Watchdog:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Stops renewing a claim. Call it before settling the claim, because a later renewal reports a lost lease."""
+        """Stops renewing a claim. Call it before settling the claim. A renewal after that would report a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 

@@ -81,7 +81,7 @@ def serve_this_user(accumulators: TCPServer) -> None:
 
 
 def java_options(scratch_dir: Path, given: str) -> str:
-    """Returns the JVM's options. The user's options come last and take precedence."""
+    """Returns the JVM's options. The user's options take precedence."""
     # Spark unpacks libraries and artifacts into java.io.tmpdir, and a killed JVM leaves them there.
     # A JVM that has run out of memory may live on uselessly: any of its threads may have ended.
     ours = f'{LOG_OPTION} "-Djava.io.tmpdir={scratch_dir}" -XX:+ExitOnOutOfMemoryError'
@@ -111,17 +111,18 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Like `lost_jvm`. If the JVM ran out of memory, also names `heap_setting` and makes the next JVM cache less."""
+    """Like `lost_jvm`. If the JVM ran out of memory, also names `heap_setting`, and notes this for the next JVM."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why
+    # After such an exit, the next JVM keeps fetched Kafka records in its cache for a shorter time.
     with suppress(OSError), memory_exits(settings).open("ab") as noted:  # a full disk
         noted.write(b".")
     return f"out of memory (heap {heap_of(settings)}): raise {heap_setting}"
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of a killed driver. The caller must own the agent socket, so that no driver is running."""
+    """Removes the files of a killed driver. The caller must own the agent socket: then no driver uses the files."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():
