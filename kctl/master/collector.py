@@ -118,7 +118,7 @@ class Collector:
 
     async def run(self) -> None:
         """Collects every `collect.interval_seconds`. If a collection is busy for more than half the interval, the
-        pause after it is equally long, so that the master can do other work."""
+        pause after it is as long as the collection, so that the master can do other work."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()

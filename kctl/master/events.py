@@ -16,8 +16,8 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
-    """The fleet's events, numbered from 1. Belongs to one event loop. The kinds are `verdict`, `state`, `restart`,
-    `rebalance`, `status`, `operation` and `advice`. Agents report other kinds, such as `rewound` and `records_lost`."""
+    """The fleet's events, numbered from 1. Belongs to one event loop. The master's own kinds are `verdict`, `state`,
+    `restart`, `rebalance`, `status`, `operation` and `advice`. Agents report others, such as `rewound`."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)

@@ -27,7 +27,7 @@ class Ring:
         self._last: int | None = None
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Replaces the subjects, such as partitions. `places` has each one's previous index, or -1 if it is new."""
+        """Sets the subjects to keep, such as partitions. `places` has their previous indexes, or -1 for new ones."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -58,8 +58,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns the greatest value of the first metric in each of the last `count` groups of `ratio` steps, oldest
-        first. Each group is a row."""
+        """Returns a row for each of the last `count` groups of `ratio` steps, oldest first. A row has the first
+        metric's greatest value for each subject in `places`."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)

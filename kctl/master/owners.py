@@ -23,9 +23,9 @@ def owners(
     others: Mapping[tuple[str, int], str] | None = None,
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
-    """Returns a function that finds the owner of a partition from the partition, its worker, and the number of messages
-    behind an open transaction. `members` is the group's size (None: unknown). `others` is the result of
-    `read_elsewhere`. `transaction_seconds` is how long each partition's transaction has been open."""
+    """Returns a function that makes a partition's `Owner` from the partition, its worker on this host (or None), and
+    the number of messages behind an open transaction. `members` is the group's size (None: unknown). `others` is the
+    result of `read_elsewhere`. `transaction_seconds` is how long each partition's transaction has been open."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)

@@ -93,7 +93,7 @@ class Pauses:
 
     def remove(self, worker: str | None, topic: str | None, partition: int | None) -> list[Pause]:
         """Ends the pauses of a worker, of a topic and its partitions, or of a partition. By default, ends all pauses.
-        Raises OperationRefused if a pause of the topic or of everything would still apply, if no pause matches, or
+        Raises OperationRefused if a wider pause (of the topic or of everything) would remain, if no pause matches, or
         if the file cannot be written."""
         ended = [
             pause

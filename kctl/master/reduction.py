@@ -55,7 +55,7 @@ class ReducedCommand(Generic[R, T]):
         return typed(outcome, self.reply)
 
     def shortened(self, outcome: FanOut[Raw]) -> FanOut[Raw]:
-        """Shortens replies for other hosts. Call it in a thread: slow with thousands of partitions."""
+        """Encodes rows as arrays if `short_reply` is set. Call it in a thread: slow with thousands of partitions."""
         if self.short_reply is None:
             return outcome
         known: FanOut[Any] = self.decoded(outcome)
@@ -128,8 +128,8 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """Returns failures for stale offsets of the brokers and for unknown lags. `ages` has the age of each partition in
-    the answer. `unknown` names the partitions without a lag."""
+    """Returns `Failed` entries for stale offsets from the brokers, and for unknown lags. `ages` has the age of each
+    partition in the answer. `unknown` names the partitions without a lag."""
     part_of_answer = QUESTIONS[rpc].age
     if not part_of_answer:
         return ()

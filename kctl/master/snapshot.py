@@ -141,7 +141,6 @@ class FleetSnapshot:
 
     @property
     def stale_after_seconds(self) -> float:
-        """The age above which an offset is stale."""
         return inf if self.brokers is None else self.brokers.stale_after_seconds
 
     @property
@@ -154,7 +153,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds a condition in `since` has lasted, or 0."""
+        """Returns for how many seconds the condition `what` of `name` has lasted (see `since`), or 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

@@ -120,7 +120,7 @@ class Supervisor:
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
-        """Records these answers to pings that were sent at the monotonic time `at`, so that no other ping is due."""
+        """Records answers to pings that were sent at the monotonic time `at`. They postpone the next pings."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:
@@ -142,7 +142,7 @@ class Supervisor:
                 self._run(process)
 
     async def stop(self) -> None:
-        """Stops all processes except the engine, then the engine. Waits until all except SIGKILL survivors end."""
+        """Stops all processes except the engine, then the engine. Does not wait for processes that survive SIGKILL."""
         engines = self._engines
         await asyncio.gather(*(_stopped(process) for process in self._processes.values() if process not in engines))
         await asyncio.gather(*(_stopped(process) for process in engines))

@@ -40,8 +40,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether a run is due: a day after the last one, or with many small files, when the group's `lag` fits in one
-        batch, but after an hour at the latest. A pause follows each run."""
+        """Whether a run is due. It is due a day after the last run. With many small files, it is due as soon as the
+        group's `lag` fits in one batch, or after an hour. In the pause after a run, no run is due."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:

@@ -1,6 +1,7 @@
 """The operations on a fleet, one per file.
 
-The command line imports these files for the parameters. So functions import what only the master needs.
+The command line imports these files for the parameters. So they import inside functions what only the
+master needs.
 """
 
 from __future__ import annotations
@@ -37,5 +38,6 @@ def operation(name: str) -> type[FleetOperation]:
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """Returns all operations by name. Look up a requested name only here: `operation` imports any module name."""
+    """Returns all operations by name. Look up a requested name only here: `operation` would import any module that a
+    caller names."""
     return {name: operation(name) for name in _CLASSES}

@@ -17,10 +17,10 @@ ENGINE_RESTARTS = "the engine restarts first: no worker reads for about 5 s"
 class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Restart workers, sinkers or the engine.
 
-    Each process first finishes its batch, commits and leaves the group. `--all` restarts workers and sinkers that kctl
-    gave up (`fatal`) before all other workers and sinkers. `--all` omits `unkillable` processes, and processes that you
-    stopped (use `kctl start NAME`). While the engine restarts, no worker reads for about 5 s. So `--all` restarts the
-    engine only if it is down or its settings have changed. On a terminal, kctl asks before it restarts the engine.
+    Each process first finishes its batch, commits and leaves the group. `--all --rolling` restarts `fatal` workers
+    and sinkers before the others. `--all` omits `unkillable` processes, and processes that you stopped (use
+    `kctl start NAME`). While the engine restarts, no worker reads for about 5 s. So on a terminal, kctl asks before it
+    restarts the engine.
 
     kctl restart worker-0 --wait
     kctl restart worker-0 worker-1 --rolling

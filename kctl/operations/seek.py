@@ -23,7 +23,7 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
 
     kctl first shows which messages will be skipped or handled again, and asks you. Each worker that owns a partition of
     the topic moves the partition's committed offset and stored offset together. Messages in the storage are still
-    handled. kctl resolves `latest` and times for the preview, or with `--yes` when the seek begins. A time without a
+    handled. kctl resolves `latest` and times during the preview (with `--yes`: when the seek begins). A time without a
     zone is in UTC. After the deadline, no offset moves. With several hosts, the seek applies to all hosts in turn,
     unless you pass `--host`.
 

@@ -123,7 +123,6 @@ def _is_newer(answer: Answer[R], other: Answer[R]) -> bool:
 
 
 def newest_rows(answers: Iterable[Answer[tuple[R, ...]]], key: Callable[[R], K]) -> dict[K, R]:
-    """Returns the newest row for each key."""
     newest: dict[K, R] = {}
     for answer in sorted(per_sender(answers), key=lambda each: each.age_seconds):
         for row in answer.result:

@@ -157,7 +157,7 @@ class Context:
 
     async def send_pauses(self, name: str, report: Report) -> str:
         """Sends a process its pauses, waits until they apply, and returns its name. If the process is not running,
-        returns a text with its state, because the process gets its pauses at its start."""
+        sends nothing, because it gets its pauses at its start, and returns a text with its state."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:

@@ -87,7 +87,7 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """Returns the parameters for each host, for an operation on all hosts. The hosts run in this order. Raises
+        """For an operation on all hosts, returns the parameters for each host, in the order of execution. Raises
         KctlError."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
@@ -103,7 +103,8 @@ class FleetOperation:
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """Returns what other operations must not change meanwhile: processes, `reading`, `scale`. Raises BadParams."""
+        """Returns what other operations must not change meanwhile: processes, `reading` (pauses and offsets), `scale`.
+        Raises BadParams."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

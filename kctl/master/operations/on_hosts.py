@@ -47,8 +47,8 @@ class OnHosts:
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
         """Executes the operation on one host or on all. If cancelled, cancels it on the executing host. Raises
-        OperationUnknown if the operation may still run. If it has failed, raises OperationRefused, or OperationFailed
-        with what was done."""
+        OperationUnknown if the operation may still run, OperationRefused if it cannot begin, and OperationFailed if it
+        has failed on a host."""
         if host != ALL_HOSTS:
             return await self._on_one(host, params)
         leader = self.hosts.leader
