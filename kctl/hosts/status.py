@@ -28,8 +28,8 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
     """Joins the verdicts of all hosts. The result does not depend on the host that joins them.
 
-    Adds a finding for each host that `failed` to answer. All hosts report partitions without a reader, but the result
-    has only one finding about them.
+    Adds a finding for each host that `failed` to answer. Each host reports the partitions that no host reads, and the
+    result keeps only the worst of these findings.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:

@@ -100,7 +100,7 @@ class AccessRights:
 
     @property
     def is_open(self) -> bool:
-        """Whether reading needs no token. True if the address is loopback and no read-only token is configured."""
+        """Whether this machine's users may read without a token (see `others_may_read`)."""
         return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property
@@ -110,8 +110,8 @@ class AccessRights:
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
     """Returns the access rights of `http`. Its paths are relative to `folder`. Unless `others_may_read` is true, other
-    users of this machine need a token to read, because errors may quote messages. Raises ConfigError, also if the
-    address is not loopback and there is no token, or neither TLS nor `http.insecure`."""
+    users of this machine need a token for all but probes and metrics, because errors may quote messages. An address
+    that is not loopback needs a token, and TLS or `http.insecure`. Raises ConfigError."""
     is_loopback = address_of(http.host).is_loopback
     files = {"http.token_file": http.token_file, "http.read_token_file": http.read_token_file}
     tokens = tuple(

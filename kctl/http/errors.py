@@ -27,8 +27,8 @@ class Unauthorized(HttpError, code="unauthorized", http_status=401):
 
 
 class NotAllowed(HttpError, code="not_allowed", http_status=403):
-    """The request is from another site or for a foreign host name. Another cause is that it needs a token
-    of `http.token_file`: the file is not configured, or the caller's token may only read."""
+    """The request comes from another site's page, or has a foreign host name and no token. Or it needs a token of
+    `http.token_file`, but none is configured, or the caller's token may only read."""
 
 
 class RequestTooSlow(HttpError, code="request_too_slow", retriable=True, http_status=408):

@@ -300,9 +300,9 @@ class HttpServer:
         await self._server.serve(sockets=[self._sock])
 
     def use(self, access: AccessRights) -> list[str]:
-        """Applies new tokens, host names and certificate. Cannot change the address, or switch TLS on or off. New
-        tokens end event streams, but browsers reconnect. Returns which of `tokens`, `names` and `certificate` changed.
-        If it raises ConfigError, all settings are unchanged."""
+        """Applies new tokens, host names and certificate. Cannot change the address, or switch TLS on or off. If the
+        tokens change, ends all event streams. Returns which of `tokens`, `names` and `certificate` changed. If it
+        raises ConfigError, all settings are unchanged."""
         before = self._app.guarded.access
         if self._is_tls and access.certificate is not None:
             self._door.tls = _tls_of(access)

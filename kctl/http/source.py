@@ -43,7 +43,8 @@ class SnapshotSource:
     clock: Callable[[], float] = time.monotonic
 
     def ready(self) -> JsonObject:
-        """Returns the answer to `/readyz`. Raises NotReady if this host does not do its own work."""
+        """Returns the answer to `/readyz`. Raises NotReady if this host's verdict is neither `ok` nor
+        `degraded`, not counting partitions that no host reads."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

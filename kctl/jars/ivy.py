@@ -1,7 +1,7 @@
-"""Downloads jars with Apache Ivy, which PySpark's wheel contains, by default from Ivy's own address of Maven Central.
+"""Downloads jars with the Apache Ivy of PySpark's wheel.
 
-KCTL_MAVEN_REPOSITORY may name another repository in Maven's layout, as a URL or a folder. The lock has every jar with
-its sha256, so Ivy does not resolve dependencies or check checksums.
+KCTL_MAVEN_REPOSITORY may replace Maven Central by another repository in Maven's layout, as a URL or a folder. The lock
+has every jar with its sha256, so Ivy does not resolve dependencies or check checksums.
 """
 
 import fcntl
@@ -29,8 +29,8 @@ def fetch(
 
 
 def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = None, *, verify: bool = False) -> int:
-    """Fetches missing jars into the cache, and returns how many it downloaded. Other processes wait. kctl verifies
-    a jar's sha256 before it renames the file into place, so every cached file is complete.
+    """Fetches missing jars into the cache, and returns how many it downloaded. Only one process fetches at a time.
+    kctl verifies a jar's sha256 before it renames the file into place, so every cached file is complete.
 
     If no jar is missing, this costs one stat per jar and does not start Java. With `verify`, kctl also reads existing
     jars and replaces each jar with a wrong sha256. Raises JavaMissing, or JarsMissing (verified jars are kept).

@@ -295,7 +295,7 @@ def share_starts(
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """Returns the start offsets of each share group (KIP-932), or its error.
 
-    Some messages above the start may be processed, so only the broker knows the lag (since Kafka 4.2, KIP-1226).
+    Members may have processed messages above the start, so only the broker knows the lag (since Kafka 4.2, KIP-1226).
     """
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 

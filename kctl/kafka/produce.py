@@ -81,8 +81,8 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Finds the broker's reason for the last retry in the producer's log, because the producer's error for a late
-    message is only a time-out. Call `close` at the end."""
+    """Finds the broker's reason for the last retry in the producer's log. If a message is not delivered in
+    time, the producer's own error is only a time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

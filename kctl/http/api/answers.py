@@ -17,8 +17,8 @@ from kctl_agent.rpc.wire import JsonObject
 def lag_rows(
     snapshot: FleetSnapshot, partitions: PartitionColumns, judged: Mapping[Partition, Assessment] | None = None
 ) -> list[JsonObject]:
-    """Returns `offset_checker`'s row of each partition, sorted by topic and partition. Adds log start, position and
-    assessment. `judged` has the other hosts' assessments of the partitions that they read."""
+    """Returns a row for each of `partitions`, sorted by topic and partition, with log start, position
+    and assessment. `judged` has the other hosts' assessments of the partitions that they read."""
     found: Iterable[Assessment] = snapshot.assessments
     if partitions is not snapshot.offset_checker.result:
         own = ((partitions.names.groups[0], key) for key in judged or ())

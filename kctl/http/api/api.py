@@ -123,8 +123,8 @@ class Api:
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Returns the parameters with which to ask the agents, or None if the last snapshot is enough, which covers
-        only this host. Raises HTTPException for an unknown host."""
+        """Returns the parameters of a request to the agents. Returns None if the last snapshot is enough: the caller
+        wants only this host, and no live data. Raises HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
             try:

@@ -150,8 +150,8 @@ async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
     """Returns up to 500 groups, the most frequent first. In each group, `hours` counts the new dead letters of each
-    hour, the current hour last. `count` is the number of dead letters in all groups. `groups` is the number of all
-    groups."""
+    hour, the current hour last. The answer's own `count` (dead letters) and `groups` are totals
+    that include groups after the 500."""
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)
@@ -160,9 +160,8 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
 
 @classes_router.get("", summary="How many dead letters there are of each error class")
 async def classes(request: Request) -> Response:
-    """Returns the error classes, the most frequent first, with the time of the latest dead letter. A reason that does
-    not name an exception appears as `a reason from your code`, because every reader sees it and it may quote a
-    message."""
+    """Returns the error classes, the most frequent first, with the time of the latest dead letter. If a handler gave
+    its own text as reason, the class is `a reason from your code`, because the text may quote a message."""
     work = partial(_workbench(request).read, _by_class)
     rows, _ = await api_of(request).shared("dead-letter-classes", work)
     return _json({"rows": rows})

@@ -48,8 +48,8 @@ router = APIRouter(prefix="/api/v1", route_class=JsonRoute)  # the guard admits 
 
 @router.post("/operations", summary="Submit an operation; the answer has its outcome", responses=_OF_GIVING)
 async def give(given: _Given, request: Request) -> JSONResponse:
-    """Submits an operation. 200 means done. 202 means in progress: query the operation by its `id`. 409 means that it
-    has failed or conflicts with another operation, and makes no more changes. 504 means unknown: it may still run."""
+    """Submits an operation. 200 means done. 202 means in progress: query the operation by its `id`. 409 means failed
+    or rejected: the operation makes no more changes. 504 means unknown: it may still run."""
     submitted = await _operations(request).submit(
         given.operation, given.params, _caller(request, given.caller), given.wait_seconds
     )

@@ -1,7 +1,7 @@
 """A connection to a cluster. It sends requests to many brokers at once, under one deadline.
 
-kafka-python's admin client asks brokers one after another. If one partition has an error, it drops all other answers.
-This module starts no thread: kafka-python's loop runs on the caller's thread.
+It replaces kafka-python's admin client, which asks brokers one after another. If one partition has an error, that
+client drops all other answers. This module starts no thread: kafka-python's loop runs on the caller's thread.
 """
 
 from __future__ import annotations

@@ -46,8 +46,6 @@ class Setting(NamedTuple):
 
 
 class BrokerLoad(NamedTuple):
-    """How many partitions a broker leads, and how many replicas it stores."""
-
     leaders: int
     replicas: int
     not_in_sync: int
@@ -102,7 +100,7 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
 
 
 def quorum_leader(connection: ClusterConnection) -> int | None:
-    """Returns the id of the controller, or None if it is unknown."""
+    """Returns the controller's id, or None if it is unknown."""
     # Asks the quorum, because KRaft hides the controller in Metadata.
     from kafka.protocol.admin import DescribeQuorumRequest  # as above
 

@@ -1,7 +1,7 @@
 """Finds all groups, or groups by name, for a `ClusterReader`. Detects which groups are gone.
 
-A new coordinator may report an existing group as missing, because it reads only records below an old high watermark
-until its followers fetch again. In a cluster of three brokers, this took two seconds.
+A new coordinator may report an existing group as missing. It loads groups only up to the high watermark, which is old
+until the followers have fetched from the new leader. In a cluster of three brokers, this took two seconds.
 """
 
 import time
@@ -30,7 +30,7 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as existing, so that a new coordinator's first answer does not make them gone."""
+        """Treats groups as existing, so that they are not gone after a new coordinator's first answer."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
