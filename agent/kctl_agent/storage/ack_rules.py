@@ -17,8 +17,8 @@ MAX_ERROR_BYTES = 8192
 
 @dataclass(frozen=True, slots=True)
 class AckVerdict:
-    """The changes that `settle` makes to a block in one transaction. It stores `dead`, and replaces the block with
-    `again`, or removes it if `again` is None."""
+    """The changes that `settle` makes to a block in one transaction. `settle` stores `dead`, and replaces the block
+    with `again`, or removes it if `again` is None."""
 
     again: Block | None
     dead: tuple[DeadLetter, ...]
@@ -54,7 +54,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs readable dead letters into blocks in offset order, and also returns their ids. A block has one topic id."""
+    """Packs readable dead letters into blocks in offset order, and also returns their ids."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -62,7 +62,7 @@ def requeued(
             ids += [] if dead_letter.is_damaged else [dead_letter.id]
     found.sort(key=lambda pair: (*_incarnation(pair), pair[1].offset))
     blocks = []
-    for (topic, partition, _), group in groupby(found, _incarnation):
+    for (topic, partition, _), group in groupby(found, _incarnation):  # a block has one topic id
         pairs = list(group)
         columns = pack([message for _, message in pairs])
         topic_id = pairs[0][0].topic_id

@@ -115,14 +115,14 @@ class OffsetStore(ABC):
         """
 
     def moved_from(self) -> Binding | None:
-        """Returns this group with another cluster if a table has the group's stored offsets only for other clusters.
-        Otherwise returns None."""
+        """Returns this group's Binding of another cluster if a table has the group's stored offsets only for other
+        clusters. Otherwise returns None."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
         """Writes stored offsets, also lower ones, in one transaction, and gives each the next `version`. `seen` has
-        those that the caller has read. If one has changed since, raises StoredOffsetMoved and writes none."""
+        the stored offsets that the caller has read. If one has changed, raises StoredOffsetMoved and writes none."""
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
@@ -182,8 +182,8 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, most frequent cause first, and for each of the last `hours` hours. Calls
-        `progress(0)` repeatedly, which may raise to stop the count."""
+        """Counts dead letters by cause, most frequent cause first. With `hours`, each cause also has a count
+        for each of the last hours. Calls `progress(0)` repeatedly, which may raise to stop the count."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
         """Counts the dead letters of the last five minutes. Raises StorageError, also if this takes more than 2 s."""
@@ -206,7 +206,8 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Deletes dead letters, except requeued ones, and returns their number. Calls `progress` with the number so
-        far; if it raises, those stay deleted. If `expect` is another number, raises CountChanged and deletes none."""
+        far. If `progress` raises, no further ones are deleted. If `expect` is not the number of matching dead letters,
+        raises CountChanged and deletes none."""
 
     @abstractmethod
     def requeue_dead(
@@ -248,10 +249,10 @@ class Storage(OffsetStore, DeadLetterStore):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Leases pending blocks until they have `limit` messages or more. The blocks have at most `limit_bytes` as
-        stored, unless the first one is larger. Before that, makes blocks with an expired delay or lease pending. An
-        expired lease counts as a try. With `ordered`, the same for all sinkers, leases at most one block per
-        partition."""
+        """Leases pending blocks until they have `limit` messages or more. The blocks' stored size is at
+        most `limit_bytes`, unless the first one is larger. Before that, makes blocks with an expired delay or lease
+        pending. An expired lease counts as a try. With `ordered`, leases at most one block per partition. All sinkers
+        must pass the same `ordered`."""
 
     @abstractmethod
     def settle(

@@ -35,7 +35,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns `error_class`, or a substitute if it is text from the user's code, which not everyone may see."""
+    """Returns the name of an exception class, or a general text if `error_class` may quote the user's code."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:

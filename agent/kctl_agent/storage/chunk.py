@@ -85,8 +85,8 @@ class Binding:
 
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
-    """Messages of a partition in offset order, from `start` to before `end`. The offsets may have gaps. The batch was
-    planned on this `version` of the stored offset."""
+    """Messages of a partition in offset order, from `start` to before `end`. The offsets may have gaps. `version` is
+    that of the stored offset when the batch was planned."""
 
     topic_id: str | None
     start: int

@@ -1,5 +1,5 @@
 """Dead letters with ascending numbers. A requeue, move or removal ignores dead letters that were stored after it began.
-Otherwise, a requeue would never end if the handler fails each message at once."""
+Otherwise, a requeue would never end if each requeued message immediately became a dead letter again."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` dead letters. Only the newest few decide the error class."""
+        """Counts at most `RECENT_DEAD_COUNTED` dead letters. The error class is the most frequent of the newest few."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)  # the clock may have been set back
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

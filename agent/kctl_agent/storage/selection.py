@@ -23,8 +23,8 @@ def _by(help_: str, **more: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Criteria that select messages. A criterion of None selects all, and bounds are inclusive. If a block overlaps the
-    offsets, the whole block matches."""
+    """Criteria that select messages. A criterion of None selects all, and bounds are inclusive. If a block overlaps
+    `offset_from` to `offset_to`, the whole block matches."""
 
     topic: str | None = _by("Only this topic.", metavar="NAME")
     partition: int | None = _by("Only this partition.", metavar="N")
@@ -75,7 +75,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """Whether a dead letter matches. Ignores `older_than_seconds`, which `dated` replaces."""
+        """Whether a dead letter matches. Ignores `older_than_seconds`, which `dated` turns into `died_to`."""
         block = dead_letter.block
         return (
             self.takes_partition(block.topic, block.partition)

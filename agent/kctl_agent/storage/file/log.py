@@ -5,10 +5,10 @@ as written and are never retried. So every writer opens a descriptor before its 
 records it in a file. Until `recover` removes this file, no process counts a commit as durable. What a connection has
 read or written before the recovery does not count as durable either.
 
-A page that Linux could not write stays in memory only until the memory is needed. SQLite does not check frames when it
-reads or copies them. So `recover` reads the log, writes it back and syncs it. SQLite then rebuilds its index up to the
-last commit whose frames are intact (https://sqlite.org/walformat.html#recovery). Later commits never counted as
-durable.
+A page that Linux could not write stays in memory only until the memory is needed. After that, SQLite would use the old
+bytes on the disk, because it does not check frames. So `recover` writes the log again from memory and syncs it. SQLite
+then rebuilds its index up to the last commit whose frames are intact
+(https://sqlite.org/walformat.html#recovery). Later commits never counted as durable.
 """
 
 import os

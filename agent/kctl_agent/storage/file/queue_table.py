@@ -27,7 +27,7 @@ FIRST = "select id, count, bytes from queue where state='pending' order by id"
 
 
 class MachineClock:
-    """Counts seconds since boot, including time in suspend. Setting the wall clock does not affect it."""
+    """Counts seconds since boot, including time in suspend."""
 
     def now(self) -> float:
         return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -117,7 +117,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Begins a transaction with the write lock, so that no other connection changes the data after its first read."""
+    """Begins a transaction with the write lock. So no other connection can change what the transaction has read."""
     db.execute("begin immediate")
     try:
         yield

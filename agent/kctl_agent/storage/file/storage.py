@@ -1,7 +1,7 @@
 """A storage in one SQLite file, the default. Network file systems are not supported: their locks are unreliable.
 
-With `synchronous=NORMAL`, a power cut undoes the last transactions. So kctl syncs puts when it closes the writer, and
-syncs before it returns stored offsets.
+With `synchronous=NORMAL`, a power cut undoes the last transactions. So kctl syncs the log when it closes the
+writer, and before it returns stored offsets.
 """
 
 import os

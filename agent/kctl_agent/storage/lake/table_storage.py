@@ -64,7 +64,7 @@ class TableStorage(OffsetStore):
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
-        """Checks a folder on this machine without writing to it. Raises StorageUnusable, TableRefused."""
+        """Checks the folder if it is on this machine, without writing to it. Raises StorageUnusable, TableRefused."""
         if self.folder.local is not None:
             self.folder.check()
 
@@ -161,7 +161,7 @@ class TableStorage(OffsetStore):
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
         """Moves stored offsets and adds files in one commit. Raises StoredOffsetMoved if the log no longer has the old
-        offsets of `moves`, or the numbers in `claims`."""
+        offsets in `moves` or the claim numbers in `claims`."""
         if not moves and not files:
             return
         owner = self.owner
@@ -217,8 +217,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """A planned batch. Messages below the offsets in `below` are stored already. The commit fails if another batch has
-    claimed the partitions since, so that the log has other numbers than `claims`."""
+    """A planned batch. Messages below the offsets in `below` are stored already. `claims` has the claim
+    number of each partition. The commit fails if another batch has changed one since."""
 
     _storage: TableStorage
     table_id: str

@@ -45,8 +45,8 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch, which committed dead letters up to `stored` but no rows. `messages` are the topic,
-    partition and offset of each."""
+    """An earlier try of a batch, which committed dead letters up to `stored` but no rows. `messages` are the
+    topic, partition and offset of each dead letter."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -108,8 +108,7 @@ class DeadLetterTable(DeadLetterStore):
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Stops processes that planned a batch earlier, such as a frozen former owner, from committing dead letters.
-        Returns False if there is no table, because such a process may still create it. Raises StoredOffsetMoved,
-        StorageUnusable."""
+        Returns False without a table: such a process may still create it. Raises StoredOffsetMoved, StorageUnusable."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
@@ -204,7 +203,7 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Passes dead letters to `send`, file by file. Removes those that `send` returns, and returns their number."""
+        """Passes dead letters to `send` file by file."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0

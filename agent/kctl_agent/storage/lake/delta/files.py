@@ -113,8 +113,8 @@ def _partition_text(value: object) -> str | None:
 
 def written_files(table: Folder, folder: Folder, written: Written | None = None) -> list[DataFile] | None:
     """Syncs and returns the files with rows, and removes other files. Returns None if the folder does not exist. Raises
-    StorageUnusable if the files are unreadable or have more or fewer rows than `written`. In the latter case, also
-    removes them."""
+    StorageUnusable if the files are unreadable. If they have more or fewer rows than `written`, removes the folder and
+    raises StorageUnusable."""
     try:
         files = read_files(table, folder, None if written is None else written.files) if folder.exists() else None
     except OSError as error:
@@ -129,8 +129,8 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Syncs and returns the files that have rows and one of `names` (None: any). Removes other files outside hidden
-    folders."""
+    """Syncs and returns the files with rows. `names` limits them to these names. Removes other files outside
+    hidden folders."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():

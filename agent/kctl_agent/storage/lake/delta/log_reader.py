@@ -63,8 +63,8 @@ class DeltaLogReader:
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
         """Reads newer entries into `state`. Returns False if the whole log must be read again.
 
-        Pass `is_upon` after writing the next entry: if the last entry of `state` has changed then, another writer has
-        overwritten it (StorageUnusable). Without `is_upon`, such a change means that the log was replaced.
+        Pass `is_upon` after writing the next entry. Then, if the last entry of `state` has changed, another
+        writer has overwritten it (StorageUnusable). Without `is_upon`, such a change means that the log was replaced.
         """
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):

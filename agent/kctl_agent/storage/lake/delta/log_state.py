@@ -1,5 +1,5 @@
 """The protocol, schema and `txn` actions of a version of a Delta table. kctl reads them from the log without the list
-of all files. So a batch takes no longer in a table of 100,000 files."""
+of all files. So a table of 100,000 files does not slow a batch down."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class LogEntry(NamedTuple):
 
 
 class LogState:
-    """The table at one version of its log. `advance` moves it to a newer version. For one thread at a time."""
+    """The table at one version of its log. For one thread at a time."""
 
     def __init__(self, log: LogFiles) -> None:
         self.log = log

@@ -2,8 +2,8 @@
 
 An action has a name and a 64-bit number, and survives checkpoints of the log. If two concurrent commits set one name,
 the table accepts only the first. So every commit of a batch sets `kctl/CLUSTER/GROUP/TOPIC/N` of each partition to the
-next offset. Longer names are `…/version`, `…/topic-id-high` and `…/topic-id-low`. The number of `…/claim` changes each
-time a batch is about to store dead letters of the partition.
+next offset. `…/version`, `…/topic-id-high` and `…/topic-id-low` have the rest of the stored offset. The number of
+`…/claim` changes each time a batch is about to store dead letters of the partition.
 """
 
 import uuid

@@ -208,8 +208,8 @@ class LakeTable:
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
         """Replaces files, or without `added` removes them with their rows, and returns the new version. TableRefused
-        and Overtaken mean that the table is unchanged. After another StorageUnusable, only the log shows whether the
-        files were replaced."""
+        and Overtaken mean that the table is unchanged. After any other StorageUnusable, only the log shows whether
+        the files were replaced."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:

@@ -64,7 +64,7 @@ class Folder(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Creates the folder. Afterwards, `exists` returns False only if the folder was removed."""
+        """Creates the folder. `exists` returns True until the folder is removed."""
 
     @abstractmethod
     def exists(self) -> bool:
@@ -115,8 +115,8 @@ class Folder(ABC):
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """Removes files, and folders that become empty. Returns the number of files, in an object store that of
-        `names`."""
+        """Removes files, and folders that become empty. Returns the number of removed files, or in an object store
+        the number of `names`."""
 
     @abstractmethod
     def remove_all(self) -> None:
@@ -130,7 +130,7 @@ class Folder(ABC):
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """Makes these files durable, and all names directly in this folder. Ignores files that no longer exist."""
+        """Makes these files and the list of files directly in this folder durable. Ignores missing files."""
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
         ...
