@@ -1,4 +1,4 @@
-"""Compacts and cleans a lake's tables. The master runs it at quiet times, with settings on stdin, and gets one line."""
+"""Compacts and cleans lake tables. At quiet times, the master runs it with settings on stdin and logs the output."""
 
 import json
 import os

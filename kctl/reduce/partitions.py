@@ -2,7 +2,7 @@
 
 Agents report who reads a partition. If two agents claim it, the higher generation wins. If the generations are equal,
 the newer offsets win. Progress comes from the newest offsets, whether an agent or the brokers reported them. An
-attached application has no generation and forms its own group after the fleet's.
+attached application reports no generation. Its partitions usually form their own group, listed after the fleet's.
 """
 
 from collections.abc import Iterable, Sequence

@@ -68,7 +68,7 @@ class Names:
         return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
-        """Whether these names were made from the same objects as in `groups`. Fast: compares no partitions."""
+        """Whether these names were made from the sequences in `groups`. Fast: compares no partitions."""
         return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
@@ -136,7 +136,7 @@ class PartitionColumns:
         return np.round(self.now - self.at, 6)
 
     def chosen(self, names: Names, rows: Rows) -> PartitionColumns:
-        """Returns columns for the partitions `names`. `rows` has each partition's row in these columns, or -1."""
+        """Returns columns for the partitions `names`. `rows` has each partition's row in `self`, or -1."""
         columns: Iterator[tuple[str, Any]] = ((each.name, getattr(self, each.name)) for each in fields(self)[2:])
         chosen: dict[str, Any] = {
             name: None if column is None else rearranged(column, rows, _absent(column)) for name, column in columns
@@ -172,7 +172,7 @@ class PartitionColumns:
         return replace(total, behind_transaction=sum(known) if known else None)
 
     def oldest(self) -> list[float | None]:
-        """Returns the age of each group's oldest offsets, or None for a group without partitions."""
+        """Returns the age of each group's oldest report of offsets, or None for a group without partitions."""
         bounds = np.array(self.names.begins, np.intp)
         has_any = bounds[1:] > bounds[:-1]
         ages = np.full(len(has_any), None, np.object_)
@@ -210,8 +210,8 @@ class PartitionColumns:
 
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
-    """Returns the offsets from which lag is counted. For a partition without a commit, this is the log start or the
-    position, depending on the reset policy."""
+    """Returns the offsets from which lag is counted: the committed offset or, without a commit, the log start (policy
+    `earliest`), the position (`latest`) or `ABSENT` (`none`)."""
     first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 
@@ -224,7 +224,7 @@ def rearranged(column: NDArray[Any], rows: Rows, fill: object) -> NDArray[Any]:
 
 
 def as_reals(offsets: Ints) -> Reals:
-    """Returns offsets as floats, with NaN for an unknown offset."""
+    """Returns offsets as floats, NaN if unknown."""
     return np.where(offsets == ABSENT, np.nan, offsets)
 
 

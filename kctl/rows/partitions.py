@@ -20,7 +20,7 @@ class ResetPolicy(StrEnum):
 
 
 class PartitionRow(Struct, frozen=True, gc=False):
-    """A partition in an answer. None means unknown."""
+    """A partition in an answer."""
 
     topic: str
     partition: int

@@ -64,8 +64,8 @@ def answered(command: str, kind: type[T], result: bytes | msgspec.Raw) -> T:
 
 
 def as_struct(kind: type[T], *, array_like: bool = False, **types: Any) -> type[T]:
-    """Returns a struct class with a dataclass's fields, because msgspec makes structs in 40 % of the time. Pass `types`
-    to replace field types, and `array_like` to encode without field names."""
+    """Returns a struct class with a dataclass's fields. msgspec creates structs 2.5 times as fast as dataclasses. Pass
+    `types` to replace field types, and `array_like` to encode without field names."""
     with _MAKING:
         _bound(cast(Any, kind))
     hints = get_type_hints(kind, include_extras=True) | types

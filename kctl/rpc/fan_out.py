@@ -150,8 +150,8 @@ class FanOut(Generic[R]):
 
 
 def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
-    """Decodes results to `kind`. An agent whose result does not fit counts as failed with `bad_result`. Takes long
-    with thousands of partitions, but any thread may call it."""
+    """Decodes results to `kind`. An agent whose result does not fit counts as failed with `bad_result`. Slow with
+    thousands of partitions: call it in a thread."""
     answers: list[Answer[R]] = []
     failed: list[Failed] = []
     for answer in outcome.answers:

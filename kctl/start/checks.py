@@ -65,8 +65,8 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir`, because a starting process clears scratch folders there that another might use. Raises
-    RunDirUnusable. Raises AlreadyRunning if a master of another run_dir has the lock or has left running processes."""
+    """Locks `data_dir`: a starting worker clears its scratch folder there, which another fleet's worker might use.
+    Raises RunDirUnusable, or AlreadyRunning if a master of another run_dir has the lock or left running processes."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:
@@ -151,8 +151,8 @@ def _check_jars(config: Config) -> None:
 async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
-    """Waits until the processes that a killed master has left end, and kills them after `timeout_seconds`. If a process
-    survives SIGKILL, its session is in the returned dict, and the caller must not start a process of that name yet.
+    """Waits for the end of processes left by a killed master, and kills them after `timeout_seconds`. If a process
+    survives SIGKILL, the returned dict has its session id, and the caller must not start a process of that name yet.
     Returns {} when `stop` is set. Raises AlreadyRunning if a name belongs to a process that no master of this run_dir
     has started."""
     deadline = time.monotonic() + timeout_seconds
@@ -223,8 +223,8 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 
 def check_code(config: Config) -> None:
-    """Checks that the handler, the transform and the configuration's folder are not world-writable, and as root that no
-    other user can change them. Raises RunDirUnusable or ConfigError."""
+    """Checks that the handler, the transform and the configuration's folder are not world-writable. As root, also
+    checks that no other user can change them. Raises RunDirUnusable or ConfigError."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():

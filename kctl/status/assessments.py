@@ -170,8 +170,8 @@ def _median(values: Reals) -> float:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest known time lag of the partitions that this host judges. Returns None if it is 0 and
-    another is unknown, or if no partition is known."""
+    """Returns the greatest known time lag of the partitions that this host judges, or 0 if it judges
+    none. Returns None without partitions, or if a time lag is unknown and all known ones are 0."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]

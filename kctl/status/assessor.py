@@ -14,8 +14,8 @@ from kctl.status.words import NUMBERS, Status
 
 
 class Processed:
-    """For each partition, the timestamp of the last record that its worker stored. The timestamp is valid while
-    the committed offset is between the two offsets of that report (committed offset and position)."""
+    """For each partition, the timestamp of the last record that its worker stored. The worker reports a
+    committed offset and a position with it. The timestamp is valid while the latest commit is between these."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)

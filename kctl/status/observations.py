@@ -50,8 +50,8 @@ class Observations:
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds a row, observed at `at` (seconds), to each partition. `is_same` must be true where the newest row has
-        this `committed` and `end`, `is_end_same` where it has this `end`. Of equal rows in sequence, keeps only the
+        """Adds a row, observed at `at` (seconds), to each partition. Set `is_same` where the newest row has the same
+        `committed` and `end`, and `is_end_same` where it has the same `end`. Of equal rows in sequence, keeps only the
         first and the last."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)

@@ -53,7 +53,7 @@ class StatusRules:
 
 
 def allowed_lag(settings: Sequence[str], group: str) -> int:
-    """Returns the lag of a group that is no problem: that of the first matching `PATTERN=MESSAGES`, or else 0."""
+    """Returns the lag that `group` may have: MESSAGES of the first matching `PATTERN=MESSAGES`, or else 0."""
     pairs = (setting.rpartition("=") for setting in settings)
     return next((int(messages) for pattern, _, messages in pairs if fnmatchcase(group, pattern)), 0)
 
