@@ -36,8 +36,8 @@ def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[M
 def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
         for labels, reply in named(snapshot):
-            for name, metric in of:
-                value = getattr(reply, name, None)
+            for name, metric in of if reply is not None else ():
+                value = getattr(reply, name)
                 if value is not None and (value or not metric.is_limit):
                     yield labels if metric.label is None else (*labels, metric.label[1]), value
 

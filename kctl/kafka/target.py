@@ -45,7 +45,7 @@ def position(word: str, beside: str = "") -> Target:
         return Target(word)
     if _is_whole(word) and not word.startswith("-") and len(word) < _MOST_DIGITS:
         return Target("offset", int(word))
-    if word.startswith("@") or (word[:1].isdecimal() and "-" in word):
+    if word.startswith("@") or (word[:1].isdecimal() and "-" in word.split(" ")[0]):
         return Target("time", milliseconds(word))
     time = "a time such as 2026-11-21T10:00:00Z or @MILLISECONDS"
     known = ["earliest", "latest", "an offset", time, *([beside] if beside else [])]

@@ -123,7 +123,7 @@ class Queries:
     def snapshot(self, now: float) -> Snapshot:
         positions = self.positions()
         queries = sorted(self._queries.items())
-        last = max(dict(queries).values(), key=lambda q: -1 if q.batch_id is None else q.batch_id, default=None)
+        last = max((q for _, q in queries), key=lambda q: -1 if q.batch_id is None else q.batch_id, default=None)
         state = "idle" if last is None else last.state
         rates = [query.rows_per_second for _, query in queries if query.rows_per_second is not None]
         worker = replace(

@@ -77,7 +77,13 @@ def _produce_many(
         production.finish(show_progress)
     seconds = time.monotonic() - began
     rows = [
-        dict(zip(_MANY, (options.topic, number, partition.messages, partition.first, partition.last), strict=True))
+        {
+            "topic": options.topic,
+            "partition": number,
+            "messages": partition.messages,
+            "first_offset": partition.first,
+            "last_offset": partition.last,
+        }
         for number, partition in production.report.partitions().items()
     ]
     count = production.report.messages

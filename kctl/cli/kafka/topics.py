@@ -91,12 +91,15 @@ def brokers(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     rows = [
         {
             "node_id": node,
-            **{name: getattr(known.get(node), name, None) for name in ("host", "port", "rack")},
+            "host": broker and broker.host,
+            "port": broker and broker.port,
+            "rack": broker and broker.rack,
             "controller": node == controller,
             **loads.get(node, BrokerLoad(0, 0, 0))._asdict(),
-            "error": None if node in known else "not in the cluster now",
+            "error": None if broker else "not in the cluster now",
         }
         for node in sorted(known.keys() | loads.keys())
+        for broker in [known.get(node)]
     ]
     show(options, _BROKERS, rows, cluster_id=cluster, controller=controller)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import KW_ONLY, InitVar, dataclass, field
 
 from kctl.errors import BrokerUnreachable, KctlError, WrongProtocol
 from kctl.kafka.client.access import ClusterAccess
@@ -30,6 +30,7 @@ class ClusterReader:
     _timeout_seconds: float
     _groups: AllGroups | NamedGroups = field(default_factory=AllGroups)
     logs: InitVar[WantedLogs] = WantedLogs()  # noqa: RUF009 - it is frozen
+    _: KW_ONLY
     wants_topic: Callable[[str], bool] = lambda _: True  # filters the topics of committed offsets
     add_more: Callable[[ClusterReading], None] = lambda _: None
     """Adds groups that Kafka does not know, before logs are read."""

@@ -136,7 +136,8 @@ class MasterService:
             status, age, workers = await self._own_status(seconds)
             return reply_ok(request.id, encoded(status), MASTER_NAME, age, **_completeness(workers))
         found, others = await self._asked("status", scope, seconds, partial(self._own_status, seconds))
-        (own, age, workers), me = found or (None, 0.0, None), self._known_hosts().me.name
+        own, age, workers = (None, 0.0, None) if found is None else found
+        me = self._known_hosts().me.name
         joined = await asyncio.to_thread(joined_status, own, me, others, time.time())
         failed = [each.to_json() for each in others.joined(FanOut([], []), me).failed]
         completeness = _completeness(workers)
