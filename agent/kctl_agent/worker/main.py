@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class Worker:
-    """A worker without its Spark session, socket and exit code. `run` and `close` are for the main thread."""
+    """Runs a worker's main loop and closes its parts, both on the main thread."""
 
     def __init__(self, settings: WorkerSettings, stats: WorkerStats, storage: OffsetStore, inbox: Inbox) -> None:
         self._settings = settings

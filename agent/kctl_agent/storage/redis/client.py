@@ -122,7 +122,7 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Returns the free part of `maxmemory` as Redis counts it, or None if it is not set. A tenth should stay free."""
+    """Returns the free part of `maxmemory` as Redis counts it, or None if it is not set."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:

@@ -4,8 +4,8 @@ Every change is one Lua script (`lua/`, whose prelude lists the keys). So the ch
 after a broken connection. With `appendfsync always`, a put survives a kill of Redis and a power cut. Otherwise, Redis
 may answer up to two seconds before it writes.
 
-kctl uses sorted sets and hashes, not streams. A stream entry cannot return to its place, shrink, or wait for an earlier
-entry. Its idle time stands still when the server's clock is set back.
+kctl uses sorted sets and hashes, not streams. A retried block shrinks and returns to its place, and later blocks may
+have to wait for it. Stream entries cannot. Their idle time stands still when the server's clock is set back.
 """
 
 import time

@@ -302,15 +302,15 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Makes the coordinator apply known metadata. Call it after `subscribe`. Without this call, kafka-python 3.0.12
-    compares a leader's first assignment with an empty snapshot, and the group rebalances again."""
+    """Makes kafka-python's coordinator take a snapshot of known metadata. Call it after `subscribe`. Otherwise version
+    3.0.12 compares a leader's first assignment with an empty snapshot, and the group rebalances again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
     """Makes a leader start a rebalance if the partition counts of topics differ from `partitions`. kafka-python 3.0.12
-    does this only in a leader that made the assignment, and a static leader that restarted did not."""
+    does this only in a leader that made the assignment, unlike a restarted static leader."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 

@@ -178,7 +178,7 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Records why the storage has no room for a batch (`full`) and why throttling must continue (`nearly_full`)."""
+        """Records why throttling must begin (`full`), or must continue once it has begun (`nearly_full`)."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:

@@ -52,7 +52,7 @@ STORAGE_CHECK_SECONDS = 5.0  # interval for a worker without a batch
 @dataclass(eq=False)
 class LogChecks:
     """Checks that stored records are still in the brokers' logs and in the storage. If records are missing, drains the
-    queries. The next query begins at the offsets that brokers and storage have."""
+    queries. The next query decides again where to begin."""
 
     _pipeline: Pipeline
     _brokers: Brokers

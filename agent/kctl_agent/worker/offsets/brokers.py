@@ -1,7 +1,7 @@
 """Requests to brokers for log ends, the group's offsets and metadata. Two threads share one admin client.
 
 The main thread calls `Brokers`, for example when a query starts, and waits for the answers. `BrokerWatcher` asks every
-second in its own thread. If a broker hangs, the watcher's last answer grows old, and no other thread waits for it.
+second in its own thread. Other threads read its last answer without waiting. If a broker hangs, this answer grows old.
 """
 
 import logging
@@ -290,8 +290,8 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 class BrokerWatcher(threading.Thread):
     """Asks brokers every `every_seconds` for topics, and for first and end offsets of the `watched()` partitions.
-    `view` has the last answers and is replaced at once. Calls `report` with None after an answer, otherwise with the
-    reason."""
+    `view` has the last answers and is replaced as a whole. After each attempt, calls `report` with None or the reason
+    for the failure."""
 
     def __init__(
         self,

@@ -69,7 +69,7 @@ class Epochs:
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Returns the positions above the log end in their committed note. Commit them again with a newer note, because
-        the old note does not reveal a truncation between the two offsets."""
+        the old note does not reveal a truncation between that log end and the position."""
         return {
             tp: position
             for tp, position in positions.items()

@@ -1,5 +1,5 @@
-"""Finds in one line why a batch failed, and whether the storage was the cause. The driver gets an executor's exception
-as text. kctl marks its own exceptions with a secret token, so that text of a record cannot imitate them."""
+"""Describes in one line why a batch failed, and whether the storage or the registry was the cause. The driver gets an
+executor's exception as text. kctl marks its own exceptions with a secret token, so a record cannot imitate them."""
 
 import re
 from dataclasses import dataclass

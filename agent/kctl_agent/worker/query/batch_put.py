@@ -38,8 +38,8 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange],
 
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
-    """Returns how many tasks read partitions of these sizes: `at_a_time`, or four times as many if sizes differ much,
-    but at most one for each partition and for each `least_records` records."""
+    """Returns how many tasks read partitions of these sizes: `at_a_time`, or four times as many if sizes differ much.
+    There are never more tasks than partitions, or than portions of `least_records` records."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -76,7 +76,7 @@ class BatchPut(ABC):
 
 
 class BlockPut(BatchPut):
-    """Puts blocks into a storage. The transform is part of the query and leaves each record in its task."""
+    """Puts blocks into a storage. The streaming query runs the transform, which must not move records."""
 
     def __init__(self, storage: Storage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)

@@ -192,7 +192,7 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Returns these messages like records of Spark's source, marked by `errors`. A timestamp that Spark cannot
+    """Returns messages as rows of Spark's source, each with its error. A timestamp that Spark cannot
     represent becomes -1, Kafka's value for a missing timestamp."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)

@@ -121,8 +121,8 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch` as batches. It is its own `query`, so it has the methods of a
-    StreamingQuery."""
+    """Stores the ranges of a `CarefulSearch` as batches. No StreamingQuery runs, so `query` is this object, with the
+    same methods."""
 
     def __init__(
         self,

@@ -106,8 +106,8 @@ class TypedRows:
             self._known = self._known._replace(reader=newest)
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
-        """Adds columns of this schema (Spark's JSON) to the table if allowed. Returns the columns to write, which are
-        those that the table has, or None if all stay unchanged. Raises StorageUnusable. Raises RegistryUnusable if a
+        """Adds columns of this schema (Spark's JSON) to the table if allowed. Returns the columns to write, with
+        the table's names and types, or None if they equal `schema`. Raises StorageUnusable, or RegistryUnusable if a
         type does not fit the table."""
         fields, label = json.loads(schema)["fields"], self._known.label
         there = storage.columns()

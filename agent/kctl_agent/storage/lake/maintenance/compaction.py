@@ -61,8 +61,8 @@ class Compaction:
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
         """Groups small files by partition. Returns no group if no partition has `least` of them.
 
-        Leaves out the largest files of a partition, while all smaller ones together have less than `share` times the
-        size of the largest. With a share of 1, rows are not compacted again and again.
+        Leaves out a partition's largest file if all smaller ones together have less than `share` times its size, and
+        repeats this with the next largest. With a share of 1, rows are not compacted again and again.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
@@ -75,8 +75,8 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Returns files of writers that leave NaN out of footers, such as delta-rs, except those in `besides`. Each
-        file is its own group."""
+        """Returns files whose statistics may hide rows with NaN, such as files of delta-rs. Leaves out `besides`.
+        Each file is its own group."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:
