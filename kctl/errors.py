@@ -18,7 +18,7 @@ class KctlError(Exception):
     def __init_subclass__(
         cls, code: str, *, retriable: bool | None = None, exit_code: int | None = None, http_status: int | None = None
     ) -> None:
-        """Sets what a subclass declares. The subclass inherits the other values."""
+        """Stores the given values on the subclass. It inherits the values that are None."""
         declared = {"code": code, "retriable": retriable, "exit_code": exit_code, "http_status": http_status}
         for name, value in declared.items():
             if value is not None:
@@ -124,8 +124,8 @@ class PortTaken(StartError, code="port_taken", exit_code=13):
 
 
 class RunDirUnusable(StartError, code="run_dir_unusable", exit_code=14):
-    """A folder of the fleet cannot be written, or belongs to another user. Or all users can write to the code, jars or
-    a folder. Or others can open `fleet.run_dir` (use `chmod 700`)."""
+    """A folder of the fleet cannot be written, belongs to another user, or is world-writable. Or the code or jars are
+    world-writable. Or others can open `fleet.run_dir` (use `chmod 700`)."""
 
 
 class AlreadyRunning(StartError, code="already_running", exit_code=15, http_status=409):

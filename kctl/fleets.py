@@ -1,5 +1,5 @@
 """Finds the fleet that a command is for. `-c`, `KCTL_CONFIG` or `./kctl.toml` names it, or it is this user's only
-running fleet. Each master writes a file to its user's registry, which is a folder."""
+running fleet. Each master writes a file to its user's registry folder."""
 
 import contextlib
 import json

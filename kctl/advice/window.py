@@ -150,7 +150,7 @@ class Shares:
         return float(np.bincount(self.of_each(count), load).max(initial=0.0))
 
     def of_each(self, count: int) -> Rows:
-        """Returns for each partition the index of the worker that would own it among `count`."""
+        """Returns, for each partition, the index of its worker if `count` workers ran."""
         if count not in self._kept:
             self._kept[count] = self._assigned(count)
         return self._kept[count]

@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`. The module with a command's name has a function of that name, which runs it."""
+"""The commands of `kctl checkpoint`. For example, `kctl checkpoint show` runs the function `show` in module `show`."""
 
 from functools import partial
 

@@ -60,7 +60,7 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """Returns one sentence about all agents that did not answer, and one about every other missing part of the
+    """Returns one sentence about all agents that did not answer, and one for each other missing part of the
     replies. Parts in `known`, which the caller already shows, are omitted."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}

@@ -106,7 +106,7 @@ def _name(row: PartitionRow) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class FleetTopView:
-    """What one screen shows. If the master did not answer, only `problem` is set, to the reason."""
+    """What one screen shows. If the master did not answer, `problem` has the reason, and no other field is set."""
 
     processes: tuple[WorkerRow, ...] = ()
     partitions: tuple[PartitionRow, ...] = ()

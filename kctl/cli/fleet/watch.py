@@ -19,8 +19,8 @@ _HOME, _TO_END_OF_LINE, _TO_END_OF_SCREEN = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
 def watch(poll: Callable[[], View], seconds: float, title: str, separator: str) -> None:
-    """Prints what `poll` returns every `seconds`, until Ctrl-C. On a terminal, prints `title` first, and continues
-    after a retriable error, such as NoMaster. Without a terminal, prints `separator` last, and raises all errors."""
+    """Prints the result of `poll` every `seconds` until Ctrl-C. On a terminal, prints `title` above each result, and
+    continues after retriable errors. Without a terminal, prints `separator` below each, and raises all errors."""
     pause, is_terminal = Event(), sys.stdout.isatty()
     with suppress(KeyboardInterrupt):
         while True:
