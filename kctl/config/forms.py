@@ -86,7 +86,7 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 def default_of(setting: Field[Any]) -> Any:
-    """Returns a setting's default, in which a path may be relative, or None if the setting is required."""
+    """Returns a setting's default, or None if the setting is required. A path in the default may be relative."""
     if setting.default_factory is not MISSING:
         return setting.default_factory()
     return None if setting.default is MISSING else setting.default

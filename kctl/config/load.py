@@ -67,8 +67,8 @@ class Findings:
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
-        """Reports an unknown section, key, variable or flag. `known` maps known ones to settings. Settings of the
-        nearest one do not count as missing, because the user probably meant it."""
+        """Reports that `word` is an unknown section, key, variable or flag, and suggests the nearest name in `known`.
+        `known` maps names to settings. Settings of the suggested name are not reported as missing."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -236,7 +236,7 @@ def contexts_alone(path: Path) -> tuple[str, ...]:
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether a variable has a section's prefix, such as `KCTL_KAFKA_`, so that kctl rejects it if it is unknown."""
+    """Whether a variable has a section's prefix, such as `KCTL_KAFKA_`. kctl rejects unknown variables with one."""
     return name.startswith(_SECTION_PREFIXES)
 
 

@@ -25,7 +25,7 @@ def as_json(value: Any) -> Any:
 
 
 def shown(setting: Field[Any], value: Any) -> Any:
-    """Returns a value for display, with hidden passwords in URLs and hidden secret entries of tables."""
+    """Returns a value for display. Hides passwords in URLs, and secret entries of a TOML table."""
     if isinstance(value, Mapping):
         return {name: _shown_entry(name, text) for name, text in value.items()}
     return shown_url(value) if mark(setting.type, Secrecy) and isinstance(value, str) else value

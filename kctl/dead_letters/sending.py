@@ -89,8 +89,8 @@ class Sender:
 
 @contextmanager
 def sending(config: Config, topic: str) -> Iterator[Sender]:
-    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError, at the end also if
-    dead letters were skipped."""
+    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError. At the end, calls
+    `Sender.check`."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import require, topics_of

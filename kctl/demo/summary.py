@@ -78,7 +78,7 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """Returns what `-o json` prints. Unknown values are None, such as all counts without an audit. `ended`
+    """Returns what `-o json` prints. Unknown values are None. Without an audit, all its counts are unknown. `ended`
     describes a process that has ended by itself."""
     counts = dict.fromkeys(each.name for each in fields(Audit)) if found is None else asdict(found)
     first = progress.seconds_to_first_batch

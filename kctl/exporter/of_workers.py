@@ -1,4 +1,4 @@
-"""Metrics of workers, batches, sinkers, the engine and the storage. Most are declared with the fields of replies."""
+"""Metrics of workers, batches, sinkers, the engine and the storage. Most are declared in fields of reply classes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields

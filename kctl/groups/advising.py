@@ -1,5 +1,5 @@
-"""Advises how many members a group of other clients needs, from its offsets alone. While some members are idle, the
-offsets do not show how much a member can handle."""
+"""Advises how many members a group without kctl workers needs. Measures its commits only while all members are busy,
+because idle members do not show how much they can handle."""
 
 from threading import Lock
 

@@ -1,8 +1,8 @@
 """The state of a cluster's groups and logs after many polls. Each value has its own time. No clock, no I/O.
 
-Without a new answer, old values stay until they are too old. A fleet's own group always has every partition of its
-topics: if the brokers' values are old, its workers report newer ones. A checkpoint also keeps all its partitions. A
-checkpoint's partition has no lag if it is in another cluster, or if its log does not exist or ends before the offset.
+Without a new answer, old values stay until they are too old. A fleet's own group keeps them at any age.
+`reduce.partitions` replaces them if the workers report newer ones. A checkpoint keeps partitions that do not exist. Its
+lag is unknown in topics of another cluster, and in partitions whose log does not exist or ends before the offset.
 """
 
 import re

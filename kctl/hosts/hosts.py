@@ -143,8 +143,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the fleet. None if the roster is in doubt, or if no heartbeat was answered within the
-        session time, because another host may lead by now."""
+        """The host that leads the fleet. None if the roster is in doubt. Also None if no heartbeat was answered within
+        the session time, because another host may lead by now."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -235,8 +235,8 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks `host`, or all other hosts including gone ones, for their agents' replies. Raises BadParams for an
-        unknown host."""
+        """Asks `host`, or all other hosts, for their agents' replies. Also asks gone hosts, which may only be cut off
+        from Kafka. Raises BadParams for an unknown host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen

@@ -1,4 +1,4 @@
-"""Prints rows as a table, JSON or YAML, and reports errors in them."""
+"""Prints rows as a table, JSON or YAML, and reports rows with an error."""
 
 import argparse
 from collections.abc import Iterable, Mapping, Sequence
