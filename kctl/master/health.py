@@ -14,7 +14,7 @@ _WITHOUT_BATCHES = frozenset({"starting", "joining", "paused", "throttled", "sto
 
 @dataclass(frozen=True, slots=True)
 class HealthRules:
-    """Limits for a healthy process. None switches a rule off."""
+    """Limits for a healthy process. A limit of None switches its rule off."""
 
     ping_timeout_seconds: float
     memory_soft_bytes: int | None = None

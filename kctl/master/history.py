@@ -58,8 +58,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns a row for each of the last `count` groups of `ratio` steps, oldest first. A row has the first
-        metric's greatest value for each subject in `places`."""
+        """Returns a row for each of the last `count` periods, oldest first. A period has `ratio` steps. A row has,
+        for each subject in `places`, the period's greatest value of the first metric."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)

@@ -43,8 +43,8 @@ class ProcessLog:
     """The log of one incarnation, whose size kctl limits. For any thread.
 
     The incarnation, its JVM and its executors write to the file directly, because they may outlive the master. Like
-    `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file. On other
-    file systems than ext4 and XFS, lines that are written while kctl truncates the file are lost.
+    `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file. This works on
+    ext4 and XFS. Elsewhere, kctl copies all lines and empties the file, and lines written in between are lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -284,8 +284,8 @@ def remove_socket(path: Path, pid: int) -> None:
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Writes a session's id to the pid file if the socket has no owner. `kctl stop` and the next master read the file
-    to find processes that survive SIGKILL."""
+    """Call this if processes of session `pid` survive SIGKILL. Writes the session's id to the pid file, so that
+    `kctl stop` and the next master find them. Keeps an existing pid file."""
     if socket_owner(path) is None:
         record_owner(path, ProcessIdentity(pid, 0))
 

@@ -97,7 +97,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """Reduces replies to one result. Its age is that of the oldest reply or partition. Pure, for any thread."""
+    """Reduces replies to one result. Its age is that of its oldest reply or offsets. Pure, for any thread."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
@@ -184,8 +184,8 @@ class CachedCommand(Generic[R, T]):
         self._asked_at = 0.0
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
-        """Whether to ask the agents again. Pass as `shown_by` a value that changes when the answer may have changed. A
-        complete result is reused for up to `longest_seconds` while `shown_by` stays equal."""
+        """Whether to ask the agents again: if the result is incomplete, not settled or `longest_seconds` old, or if
+        `shown_by` has changed. `shown_by` must change if the answer may have changed."""
         result = self._result
         return (
             result is None

@@ -1,4 +1,4 @@
-"""Supervises all processes of the fleet. Starts and stops them together, and leaves no process behind."""
+"""Starts, supervises and stops all processes of the fleet."""
 
 import asyncio
 import os
@@ -42,8 +42,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Returns the bytes that each session with a live process uses. Set `scan_all` while a process starts, so that
-        its first size includes its JVM."""
+        """Returns the bytes that each session with a live process uses. Set `scan_all` while a process starts,
+        because its JVM otherwise counts only after the next scan."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -93,7 +93,7 @@ _OLD_SECONDS = 5.0  # the longest time for which callers share a measurement
 
 @dataclass(eq=False, repr=False)
 class Supervisor:
-    """Supervises all processes of a fleet. Belongs to one event loop."""
+    """Supervises a fleet's processes. Belongs to one event loop."""
 
     launches: InitVar[Iterable[Launch]]
     _policies: Mapping[str, SupervisionPolicy]  # a policy for each kind of process

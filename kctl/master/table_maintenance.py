@@ -1,4 +1,4 @@
-"""Maintains the fleet's table (mode `lake`) at least once a day, and sooner if workers report many small files.
+"""Maintains the fleet's table (mode `lake`) once a day, and sooner if workers report many small files.
 
 The maintenance runs in a child of the master, because only the master knows the lag of the whole group. A child of a
 worker would count towards the worker's memory limit and end with the worker.
@@ -40,8 +40,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether a run is due. It is due a day after the last run. With many small files, it is due as soon as the
-        group's `lag` fits in one batch, or after an hour. In the pause after a run, no run is due."""
+        """Whether a run is due: a day after the last run. With many small files, a run is due sooner: when the group's
+        `lag` fits in one batch, or an hour after the files were first seen. `done` begins a pause without runs."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:

@@ -1,7 +1,6 @@
 """The operations on a fleet, one per file.
 
-The command line imports these files for the parameters. So they import inside functions what only the
-master needs.
+The command line imports these files for the parameters. So imports that only the master needs are in functions.
 """
 
 from __future__ import annotations

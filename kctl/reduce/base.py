@@ -143,8 +143,8 @@ def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
 
 
 def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
-    """Sums up the workers' storages. Counts a shared storage once, and leaves out workers that have not opened their
-    storage yet."""
+    """Adds up the workers' storage counts and sizes. Counts a shared storage once. Leaves out workers that have
+    not opened their storage yet."""
     counts = [(answer.sender, aged(answer.result, answer.kept_seconds), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts
