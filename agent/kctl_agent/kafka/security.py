@@ -72,8 +72,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Returns options of Spark's Java client. They contain the texts of key and certificate, because the client
-    reads only a file that has both (KIP-651). The client never logs these texts."""
+    """Returns options of Spark's Java client. They contain key and certificate as text, because the client
+    cannot read them from two files (KIP-651). The client never logs these texts."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

@@ -25,6 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether `seconds`, or half of the time given to `begin`, is left. Call it before a step of `seconds`."""
+    """Returns whether `seconds` are left for a step. Half of the time given to `begin` is enough for any step."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

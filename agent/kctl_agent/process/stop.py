@@ -40,13 +40,12 @@ class StopRequest:
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Calls `stop`, from another thread or a signal handler, when the master is gone, or at SIGTERM. Call this in the
-    main thread. A master must start processes from its main thread."""
+    """Calls `stop`, in another thread or a signal handler, when the master is gone or at SIGTERM. Main thread only."""
     faulthandler.enable(all_threads=True)  # the master sends SIGABRT to a hung process
     signal.signal(signal.SIGTERM, lambda *_: stop())
     parent = os.getppid()
     # Stdin does not end with the master if another process has inherited the pipe.
-    # Linux sends the signal when the master's thread that started this process ends.
+    # Linux sends the signal when the master's thread that started this process ends, so it must be the main thread.
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     if os.getppid() != parent:  # it died in between
         stop()

@@ -35,7 +35,7 @@ def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
 
 
 def age(*metric: Any) -> Any:
-    """Declares a duration in seconds. If a reply is sent later, `encoded` adds the reply's own age."""
+    """Declares an age in seconds. `encoded` adds the time since the reply's snapshot."""
     return value(*metric, is_age=True)
 
 

@@ -1,7 +1,7 @@
 """The commands of an agent: name, answer function, and what `describe` shows of each.
 
-An agent answers a question from the last snapshot, with current ages. It accepts an operation at once, and another
-thread runs it. `operation` returns the outcome, and `cancel` drops an operation that has not begun.
+An agent answers a question from the last snapshot, and adds the snapshot's age to all ages. It accepts an operation at
+once, and another thread runs it. `operation` returns the outcome, and `cancel` drops an operation that has not begun.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class PauseScopes(AgentOperation):
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition(AgentOperation):
-    """Continue reading a partition at another offset, in the group and the storage."""
+    """Move a partition's offset in the group and the storage, and continue reading there."""
 
     rpc: ClassVar = "seek"
     topic: str = param("its topic")

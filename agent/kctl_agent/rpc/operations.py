@@ -120,7 +120,7 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Cancels an operation that has not begun, and returns its outcome: `unknown` if it has not arrived yet."""
+        """Cancels an operation unless it has begun, and returns its outcome: `unknown` if it has not arrived yet."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":

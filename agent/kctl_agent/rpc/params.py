@@ -23,7 +23,7 @@ _NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "
 
 
 def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
-    """Declares a parameter, required without a default. `facts`: `least`, `most`, and how the command line shows it."""
+    """Declares a parameter. Without `default`, it is required. `facts`: `least`, `most`, and how the CLI shows it."""
     return field(default=default, metadata={"summary": summary, **facts})
 
 

@@ -40,8 +40,8 @@ _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own ide
 
 class AcceptedConnection:
     """An accepted socket, whose replies are sent in the order of requests. The server drops it if `on_event` returns
-    False, or at `deadline` (monotonic). Keeps at most an incomplete request, the requests of one `recv`,
-    `_BATCH_BYTES` of replies, and one more reply."""
+    False, or at `deadline` (monotonic). Buffers at most one incomplete request, the requests of one
+    `recv`, and replies of `_BATCH_BYTES` plus one reply."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_server", "_waiting", "deadline", "fd", "socket")
 

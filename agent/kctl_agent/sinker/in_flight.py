@@ -26,7 +26,8 @@ class Final(str):
 
 @dataclass(slots=True, eq=False)
 class InFlightClaim:
-    """A claim that is being handled. `acks` has None for a message not handled yet, or in a failed call with others."""
+    """A claim that is being handled. `acks` has None for a message that is not handled yet, or that was in a failed
+    call with several messages."""
 
     claim: Claim
     acks: list[bool | None]

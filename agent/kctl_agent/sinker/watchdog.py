@@ -64,7 +64,7 @@ class Watchdog:
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
-        """Limits the time of a handler call. If it returns too late, the `with` block waits while the process ends."""
+        """Limits the time of a handler call. After a call that took too long, waits until the process ends."""
         with self._lock:
             self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
         try:

@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class DriverLost(AgentError, code="driver_lost"):
-    """The Spark driver of a worker has ended. The worker continues with the next driver."""
+    """The engine whose driver a worker uses has ended or hangs. The worker waits for the next engine."""
 
 
 class ApplicationEnded(AgentError, code="application_ended"):

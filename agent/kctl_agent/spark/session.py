@@ -111,7 +111,7 @@ def lost_jvm(error: BaseException) -> str | None:
 
 
 def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting: str) -> str | None:
-    """Like `lost_jvm`. If the JVM ran out of memory, also names `heap_setting`, and notes this for the next JVM."""
+    """Like `lost_jvm`. If the JVM ran out of memory, also names `heap_setting`, and counts this in `memory_exits`."""
     why = lost_jvm(error)
     if settings is None or why != _OUT_OF_MEMORY:
         return why
