@@ -214,7 +214,7 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
         """Requeues dead letters for sinkers, or for a worker that writes them to the table, and returns their number.
-        Damaged dead letters stay. Raises the errors of `remove_dead`, and StorageError if the storage has no queue."""
+        Damaged dead letters stay. Raises the errors of `remove_dead`, and StorageError in mode `directly`."""
 
     @abstractmethod
     def move_dead(
@@ -249,10 +249,10 @@ class Storage(OffsetStore, DeadLetterStore):
     def claim(
         self, owner: str, limit: int, lease_seconds: float, *, ordered: bool = False, limit_bytes: int | None = None
     ) -> list[Claim]:
-        """Leases pending blocks until they have `limit` messages or more. The blocks' stored size is at
-        most `limit_bytes`, unless the first one is larger. Before that, makes blocks with an expired delay or lease
-        pending. An expired lease counts as a try. With `ordered`, leases at most one block per partition. All sinkers
-        must pass the same `ordered`."""
+        """Leases pending blocks until they have `limit` messages or more. First, blocks whose delay or lease has
+        expired become pending. An expired lease counts as a try. The leased blocks' stored size is at most
+        `limit_bytes`, unless the first one is larger. With `ordered`, leases at most one block per partition. All
+        sinkers must pass the same `ordered`."""
 
     @abstractmethod
     def settle(
@@ -285,8 +285,8 @@ class Storage(OffsetStore, DeadLetterStore):
 
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
-        """Makes delayed blocks and blocks with expired leases claimable, and returns the number of messages. With
-        `older_than_seconds`, also ends leases that were taken that long ago, even if they were renewed."""
+        """Makes delayed blocks and blocks with expired leases claimable, and returns the number of messages. If
+        the selection has `older_than_seconds`, also ends leases that were taken that long ago, even if renewed."""
 
     def dead_letter_store(self) -> DeadLetterStore:
         return self

@@ -35,7 +35,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns the name of an exception class, or a general text if `error_class` may quote the user's code."""
+    """Returns `error_class` if it names an exception, otherwise a general text without the user's own words."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:

@@ -71,7 +71,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, for a selection that has only `counted` criteria."""
+        """Counts dead letters by cause, for a selection whose criteria are all in `counted`."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int: ...

@@ -6,8 +6,8 @@ records it in a file. Until `recover` removes this file, no process counts a com
 read or written before the recovery does not count as durable either.
 
 A page that Linux could not write stays in memory only until the memory is needed. After that, SQLite would use the old
-bytes on the disk, because it does not check frames. So `recover` writes the log again from memory and syncs it. SQLite
-then rebuilds its index up to the last commit whose frames are intact
+bytes on the disk, because it checks frames only when it rebuilds its index. So `recover` writes the log again from
+memory and syncs it. Then SQLite rebuilds the index up to the last commit whose frames are intact
 (https://sqlite.org/walformat.html#recovery). Later commits never counted as durable.
 """
 
@@ -34,7 +34,7 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Records disk errors that SQLite raises. SQLite syncs the log too, and the kernel reports an error only once."""
+    """Records SQLite's disk errors. The kernel may report an error only to SQLite's descriptor, not to kctl's."""
     try:
         yield
     except sqlite3.Error as error:

@@ -75,7 +75,7 @@ class TableStorage(OffsetStore):
         self.table.fit(schema, self.partition_by, merge_schema=self.merge_schema)
 
     def columns(self) -> Sequence[Mapping[str, Any]] | None:
-        """Returns the columns as fields of Spark's JSON, or None if there is no table. Raises StorageUnusable."""
+        """Returns the columns as in Spark's JSON schema, or None if there is no table. Raises StorageUnusable."""
         if not self.table.exists():
             return None
         with self.table.state() as table:

@@ -5,8 +5,8 @@ A requeue has three steps. Even if a process is killed, no message is lost or be
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
    `requeue`, and no longer count as dead letters.
 2. *The batch*: a worker transforms the rows with higher numbers than the last batch. If the transform fails again on
-   some rows, the worker writes these to a folder as new dead letters. It commits the results, the number in the
-   folder's name and the highest of the rows' numbers to the main table.
+   some rows, the worker writes these to a folder as new dead letters. It commits the results to the main
+   table, with the highest of the rows' numbers and the number that names the folder.
 3. *The clean-up*: this worker, the next one or a cancellation commits the folder's dead letters to the dead-letter
    table. So the transform, which may have changed, does not run again. A second commit removes the requeued rows.
 

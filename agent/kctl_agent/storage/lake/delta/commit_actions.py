@@ -28,8 +28,8 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields the actions that replace files or, without `added`, remove their rows. Another writer's UPDATE or DELETE
-    must restart if it has read one of the removed files."""
+    """Yields the actions that replace files or, without `added`, remove their rows. Delta then rejects the commit of an
+    UPDATE or DELETE that has read one of the removed files."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)

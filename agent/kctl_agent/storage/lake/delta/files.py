@@ -129,7 +129,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Syncs and returns the files with rows. `names` limits them to these names. Removes other files outside
+    """Syncs and returns the files with rows (with `names`, only these), and removes all others. Ignores `NOTE` and
     hidden folders."""
     useful: list[FolderFile] = []
     useless: list[str] = []
@@ -173,7 +173,7 @@ def is_hidden(name: str) -> bool:
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether the footer's statistics include NaN, as in files of Spark or kctl. Other writers leave NaN out."""
+    """Whether the footer's statistics reveal NaN, as in files of Spark or kctl. Other writers leave NaN out."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 

@@ -130,7 +130,7 @@ class Folder(ABC):
 
     @abstractmethod
     def sync(self, names: Iterable[str]) -> None:
-        """Makes these files and the list of files directly in this folder durable. Ignores missing files."""
+        """Makes these files, their folders and this folder durable. Ignores missing files."""
 
     def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
         ...
