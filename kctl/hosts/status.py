@@ -109,7 +109,7 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
     """Joins the answers of all hosts. `host` is the host that was asked, and `own` is its answer. `now` is in Unix
-    seconds. The result shows a silent host's last report, but does not judge it. May be slow. Raises BadResult."""
+    seconds. A silent host's rows are from its last report, which the verdict ignores. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0

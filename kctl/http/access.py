@@ -85,7 +85,7 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """The rights of callers. Changes always need a token. Reading needs a token unless `is_open` is true."""
+    """The rights of callers. Changes always need a token. All reading needs a token unless `is_open` is true."""
 
     is_loopback: bool = True
     others_may_read: bool = True
@@ -100,7 +100,7 @@ class AccessRights:
 
     @property
     def is_open(self) -> bool:
-        """Whether this machine's users may read without a token (see `others_may_read`)."""
+        """Whether the fleet's user and root may read without a token (others: see `others_may_read`)."""
         return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property

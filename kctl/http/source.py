@@ -44,7 +44,7 @@ class SnapshotSource:
 
     def ready(self) -> JsonObject:
         """Returns the answer to `/readyz`. Raises NotReady if this host's verdict is neither `ok` nor
-        `degraded`, not counting partitions that no host reads."""
+        `degraded`. Partitions that no host reads do not count."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

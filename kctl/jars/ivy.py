@@ -33,7 +33,7 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = N
     kctl verifies a jar's sha256 before it renames the file into place, so every cached file is complete.
 
     If no jar is missing, this costs one stat per jar and does not start Java. With `verify`, kctl also reads existing
-    jars and replaces each jar with a wrong sha256. Raises JavaMissing, or JarsMissing (verified jars are kept).
+    jars, and downloads jars with a wrong sha256 again. Raises JavaMissing, or JarsMissing (verified jars are kept).
     """
     locked = tuple(dict.fromkeys(jars))
     if not missing_jars(locked, verify):

@@ -140,8 +140,8 @@ class _Sent(_Change):
 
 @router.get("", summary="Dead letters that match a filter, the oldest first")
 async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> Response:
-    """Returns a page. The search stops after a tenth of a second. So a page may be short or empty if the filter has
-    `key`, `text`, `traceback`, tries or offsets. `next` continues the search."""
+    """Returns a page. The search stops after a tenth of a second. So a page may be short or empty in mode `lake`, or
+    if a filter has no index (`key`, `text`, `traceback`, tries, offsets). `next` continues the search."""
     page = _page(dead_letter_row, selection_of(given), given.limit, PAGE_SECONDS, given.after)
     rows, behind = await _read(request, page)
     return _json({"rows": rows, "next": behind})
@@ -150,8 +150,8 @@ async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
     """Returns up to 500 groups, the most frequent first. In each group, `hours` counts the new dead letters of each
-    hour, the current hour last. The answer's own `count` (dead letters) and `groups` are totals
-    that include groups after the 500."""
+    hour, the current hour last. The answer's `count` and `groups` count all matching dead
+    letters and groups."""
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)

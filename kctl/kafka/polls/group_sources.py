@@ -44,9 +44,9 @@ class MissingGroups:
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns the `missing` groups that may exist, with their errors. The error is None if the coordinator does not
-        know the group. A group is gone in three cases: it was never listed or expected, its last known coordinator does
-        not know it, or a new coordinator has not known it for 30 s."""
+        """Returns the `missing` groups that may exist, with their errors, but None instead of GroupMissing. A group
+        with GroupMissing is gone in three cases: it was never listed or expected, its coordinator is the one that last
+        listed it, or the error has lasted for 30 s."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):
