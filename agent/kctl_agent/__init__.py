@@ -1,5 +1,5 @@
-"""The part of kctl that runs in a fleet's processes and in attached applications. Their agents at Unix sockets use only
-the standard library, but the packages `worker` and `storage` need `kctl-agent[worker]`."""
+"""The part of kctl that runs in a fleet's processes and in attached applications. Agents, which answer at Unix sockets,
+use only the standard library. The packages `worker` and `storage` need `kctl-agent[worker]`."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Outcome(Struct, frozen=True):
 
 
 class Advice(Struct, frozen=True):
-    """One answer, its reason, and the numbers behind it."""
+    """The advice, its reason, and the numbers behind it."""
 
     answer: Answer
     reason: str

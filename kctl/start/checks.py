@@ -66,7 +66,7 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
     """Locks `data_dir`: a starting worker clears its scratch folder there, which another fleet's worker might use.
-    Raises RunDirUnusable, or AlreadyRunning if a master of another run_dir has the lock or left running processes."""
+    Raises RunDirUnusable, or AlreadyRunning if another run_dir's master has the lock, or if its processes still run."""
     path = data_dir / DATA_LOCK_NAME
     former = Path(_holder(path)[1])
     try:

@@ -170,8 +170,8 @@ def _median(values: Reals) -> float:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest known time lag of the partitions that this host judges, or 0 if it judges
-    none. Returns None without partitions, or if a time lag is unknown and all known ones are 0."""
+    """Returns the greatest known time lag of the partitions that this host judges, or 0 if other hosts judge
+    all. Returns None without partitions, or if some lags are unknown and the others are 0."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]

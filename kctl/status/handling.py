@@ -1,5 +1,5 @@
-"""Finds problems of messages that have left Kafka: long waits, dead letters, a failing handler. Pure. Each finding has
-the level `degraded`, because messages still flow."""
+"""Finds long handler calls, a failing handler, new dead letters and messages that have waited too long. Pure. All
+findings have the level `degraded`."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

@@ -50,7 +50,7 @@ _SUMMED = frozenset(
 
 
 class Judgements:
-    """A judgement of each partition. `lag` includes messages that are allowed to remain."""
+    """A judgement of each partition. `lag` includes the allowed lag."""
 
     def __init__(self, lag: Ints, stored: Ints | None = None) -> None:
         size = len(lag)

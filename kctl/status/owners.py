@@ -1,4 +1,4 @@
-"""The readers of partitions: one object per reader, with columns of all partitions for the rules."""
+"""The readers of partitions: `Owner` describes one, and `Owners` makes columns of all partitions."""
 
 from __future__ import annotations
 

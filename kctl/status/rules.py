@@ -1,8 +1,8 @@
 """The rules for partitions: pure functions of observations in a time window. docs/status.md has the reasons.
 
 The idea is Burrow's, but micro-batches commit in jumps. So the rules compare the lag after one commit with the lag
-after the next. They compare the time since the last commit with the trigger interval, the running batch and earlier
-waits. A rule judges all partitions at once, because judging 100,000 one by one takes a thousand times as long.
+after the next. How long messages may wait for a commit depends on the trigger interval, the length of batches and
+earlier waits. A rule judges all partitions at once, because judging 100,000 one by one takes a thousand times as long.
 """
 
 from collections.abc import Callable, Sequence

@@ -30,7 +30,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """Returns the age of the storage's oldest unhandled message: 0 without one (as in a table), None if unknown."""
+    """Returns the age of the storage's oldest unhandled message, 0 without one or for a table, or None if unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
