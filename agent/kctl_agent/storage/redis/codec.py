@@ -1,4 +1,4 @@
-"""Decodes the replies of the scripts in `lua/`. Pure."""
+"""Decodes the replies of the scripts in `lua/`."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,6 @@ def words(*values: object) -> list[object]:
 
 
 def name_of(tp: TopicPartition) -> str:
-    """Formats a partition as `TOPIC:PARTITION`."""
     return f"{tp[0]}:{tp[1]}"  # a topic name contains no colon
 
 

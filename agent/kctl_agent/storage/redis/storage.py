@@ -4,8 +4,9 @@ Every change is one Lua script (`lua/`, whose prelude lists the keys). So the ch
 after a broken connection. With `appendfsync always`, a put survives a kill of Redis and a power cut. Otherwise, Redis
 may answer up to two seconds before it writes.
 
-kctl uses sorted sets and hashes, not streams. A retried block shrinks and returns to its place, and later blocks may
-have to wait for it. Stream entries cannot. Their idle time stands still when the server's clock is set back.
+kctl uses sorted sets and hashes, not streams. A retried block shrinks, returns to its place and may make later blocks
+wait. A stream entry cannot do this. Its idle time, by which a lease would expire, stops when the server's clock is set
+back.
 """
 
 import time
@@ -35,7 +36,7 @@ PAGE = 500
 
 @dataclass(eq=False, repr=False)
 class RedisStorage(RedisDeadLetters, Storage):
-    """A storage in Redis. `namespace`, usually the consumer group, separates storages in one database."""
+    """`namespace`, usually the consumer group, separates storages in one database."""
 
     url: InitVar[str]
     _namespace: str
@@ -99,7 +100,7 @@ class RedisStorage(RedisDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields all blocks, but not as one snapshot. Blocks that are put or settled in the meantime may be missing."""
+        """Yields all blocks, except perhaps those that are put or settled in the meantime."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]

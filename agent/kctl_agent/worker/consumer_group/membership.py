@@ -39,7 +39,7 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns a subclass of the assignor `name` whose leader announces itself to every member.
+    """Returns a subclass of the assignor `name`, by which a leader announces itself to every member.
 
     The leader writes its member id and the partition counts into the user data of every assignment. Other clients
     ignore this data. kafka-python's I/O thread calls `on_leader(generation, leader, partitions)` at every assignment.
@@ -108,7 +108,7 @@ class MemberFenced(Exception):
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Membership in the group. Only the main thread calls `poll`, `commit` and `close`. Other methods are thread-safe.
+    """Only the main thread calls `poll`, `commit` and `close`. Other methods are thread-safe.
 
     `on_revoked(partitions)` and `on_lost()` run in a thread. `on_revoked` returns the offsets to commit. After
     `on_lost`, no offset is committed. `note(partition)` returns the metadata for a commit. `note` and
@@ -310,7 +310,7 @@ def take_in_metadata(consumer: Any) -> None:
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
     """Makes a leader start a rebalance if the partition counts of topics differ from `partitions`. kafka-python 3.0.12
-    does this only in a leader that made the assignment, unlike a restarted static leader."""
+    does this only in a leader that made the assignment, so not in a restarted static leader."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 

@@ -51,8 +51,8 @@ STORAGE_CHECK_SECONDS = 5.0  # interval for a worker without a batch
 
 @dataclass(eq=False)
 class LogChecks:
-    """Checks that stored records are still in the brokers' logs and in the storage. If records are missing, drains the
-    queries. The next query decides again where to begin."""
+    """Drains queries if a log was truncated below a position, or a stored offset is missing or below its position.
+    The next query decides again where to begin."""
 
     _pipeline: Pipeline
     _brokers: Brokers
@@ -164,7 +164,7 @@ class MainLoop:
         self._watcher.start()
 
     def turn(self) -> None:
-        """Polls the group, executes operations and checks the queries. Raises errors that end the worker."""
+        """Performs one turn. Raises errors that end the worker."""
         self._begun = deadline.begin(self._turn_seconds)
         try:
             self._poll()
@@ -178,8 +178,8 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """Ends the batch, commits its offsets and leaves the group. Abandons the batch if the turn's deadline has
-        passed."""
+        """Ends the batch, commits its offsets and leaves the group. Abandons the batch if the last turn
+        exceeded its deadline."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
         self._perform(self._lifecycle.stop_requested())

@@ -87,7 +87,7 @@ class Bounds:
 
 
 class Brokers:
-    """Requests to the cluster. Its methods block. They are thread-safe, because kafka-python runs one I/O thread."""
+    """Requests to the cluster. They block, and are thread-safe because kafka-python runs one I/O thread."""
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings

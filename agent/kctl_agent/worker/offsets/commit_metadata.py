@@ -2,8 +2,8 @@
 log was read. If an offset has no note, another client committed it and may have reset the group.
 
 Leader epochs (KIP-320) show whether the current log is still the log that was read. The end of a log does not show
-this, because a truncated log may grow past the position again. But a new leader knows where its log of an older epoch
-ends. If this end is below the end that the older leader reported, the records between them are lost.
+this, because a truncated log may grow past the position again. But a new leader knows where each older epoch ends in
+its log. If an epoch ends below the log end that its leader reported, the records between them are lost.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the positions above the log end in their committed note. Commit them again with a newer note, because
-        the old note does not reveal a truncation between that log end and the position."""
+        """Returns each position that is above the log end in its committed note. Commit these again with a
+        newer note, because the old note does not reveal a truncation between that log end and the position."""
         return {
             tp: position
             for tp, position in positions.items()

@@ -73,8 +73,8 @@ class Moved:
 
 @dataclass(frozen=True, slots=True)
 class StartOffset:
-    """The offset where reading a partition begins. If `must_commit`, commit it with a note before reading. Otherwise
-    the next start after a put would see the old committed offset as a reset or a rollback."""
+    """The offset where reading a partition begins. If `must_commit`, commit it with a note before reading. Without
+    this commit, the next start after a put would take the old committed offset for a reset or a rollback."""
 
     offset: int
     stored_offset: StoredOffset | None

@@ -25,7 +25,7 @@ CALL_SECONDS = 10.0
 @dataclass(frozen=True, slots=True)
 class Decided:
     """Where the requested partitions begin. With reset policy `latest`, also has the other partitions of topics
-    that are new to the group, because a topic's partitions begin together."""
+    that are new to the group. Without a stored offset, these would later begin at their log start."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]

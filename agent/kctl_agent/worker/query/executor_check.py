@@ -1,5 +1,5 @@
-"""Checks that executors on other machines exist and that this machine sees their files. Without this check, a failed
-batch would not name the machine."""
+"""Checks that executors on other machines exist and that this machine sees their files. Without this check, a
+batch's error would not name the executor's machine."""
 
 from __future__ import annotations
 

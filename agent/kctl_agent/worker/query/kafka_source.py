@@ -55,7 +55,7 @@ def kafka_source(
     max_records: int,
     wait_seconds: float,
 ) -> DataFrame:
-    """Returns the streaming source. A batch waits up to `wait_seconds` for `max_records`."""
+    """Returns the streaming source, whose batches wait up to `wait_seconds` for `max_records`."""
     starts = {tp: source.start for tp, source in sources.items()}
     more: dict[str, str | int] = {
         "minOffsetsPerTrigger": max_records,

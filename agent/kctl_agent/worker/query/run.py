@@ -121,8 +121,8 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch` as batches. No StreamingQuery runs, so `query` is this object, with the
-    same methods."""
+    """Stores the ranges of a `CarefulSearch` as batches. No StreamingQuery runs, so this object imitates one and is
+    its own `query`."""
 
     def __init__(
         self,

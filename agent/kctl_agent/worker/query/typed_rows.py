@@ -233,7 +233,7 @@ def _framed(rows: DataFrame, *more: Column) -> DataFrame:
 
 
 def unframed(rows: DataFrame) -> DataFrame:
-    """Removes the prefixes of values, such as those of JSON Schema."""
+    """Removes the prefixes that name the schemas of values."""
     header = _header(VALUE_HEADER)
     cases = " ".join(
         f"when substring(value, 1, 1) = X'{magic:02}' then substring(value, {size + 1})"

@@ -59,7 +59,7 @@ class Compaction:
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Groups small files by partition. Returns no group if no partition has `least` of them.
+        """Groups small files by partition. Returns groups of all partitions as soon as one has `least` small files.
 
         Leaves out a partition's largest file if all smaller ones together have less than `share` times its size, and
         repeats this with the next largest. With a share of 1, rows are not compacted again and again.
@@ -84,8 +84,8 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Compacts and commits group by group, and calls `progress` with each new version. Once `run` has started, no
-        compaction that began before can commit. Raises StorageUnusable, TableRefused."""
+        """Compacts and commits group by group, and calls `progress` with each new version. If another
+        compaction is still writing files, its commit will fail. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
