@@ -11,10 +11,10 @@ from kafka.protocol.admin import (
     IncrementalAlterConfigsRequest,
 )
 
-from kctl.errors import GroupActive, KctlError, UsageError
+from kctl.errors import GroupActive, UsageError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import settings_of_topic, topics_of
-from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure
+from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure, or_raise
 
 _BROKERS_DEFAULT = -1
 _TOPIC_RESOURCE = 2
@@ -124,9 +124,7 @@ def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict
 def delete_group(connection: ClusterConnection, name: str) -> None:
     """Deletes a group that has no members, and its committed offsets. Raises GroupActive, GroupMissing, KctlError."""
     while True:
-        node = connection.coordinators([name])[name]
-        if isinstance(node, KctlError):
-            raise node
+        node = or_raise(connection.coordinators([name])[name])
         [result] = connection.ask(DeleteGroupsRequest(groups_names=[name]), node).results
         if result.error_code not in COORDINATOR_ERRORS or not connection.deadline.may_wait:
             break

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 from kafka.protocol.admin import DescribeGroupsRequest, ListGroupsRequest
@@ -57,14 +58,9 @@ class Group(NamedTuple):
 
 def list_groups(connection: ClusterConnection) -> tuple[list[ListedGroup], list[KctlError]]:
     """Returns all groups, sorted by name, and the errors of brokers that did not list their groups."""
-    nodes = sorted(connection.brokers)
-    found: dict[str, ListedGroup] = {}
-    problems: list[KctlError] = []
-    for answer in list_each(connection, nodes):
-        if isinstance(answer, KctlError):
-            problems.append(answer)
-        else:
-            found.update((each.group, each) for each in answer)
+    answers = list_each(connection, sorted(connection.brokers))
+    problems = [answer for answer in answers if isinstance(answer, KctlError)]
+    found = {each.group: each for answer in answers if not isinstance(answer, KctlError) for each in answer}
     return sorted(found.values(), key=lambda group: group.group), problems
 
 
@@ -95,9 +91,9 @@ class MemberCounts:
     ) -> dict[str, int | KctlError]:
         """Returns each group's number of members, or its error. Asks all brokers at once. `groups` has names by
         coordinator and type."""
-        known = {key: names for key, names in groups.items() if key[1] in _KINDS_BY_NAME}
+        known = {key: names for key, names in groups.items() if key[1] in _KINDS}
         requests = [
-            (node, self._requests.of(node, names, _count_request) if kind == "classic" else _requested(kind, names))
+            (node, self._requests.of(node, names, _count_request) if kind == "classic" else _KINDS[kind].request(names))
             for (node, kind), names in known.items()
         ]
         counts: dict[str, int | KctlError] = {}
@@ -122,10 +118,6 @@ class MemberCounts:
             CountedGroup(each.group_id, each.error_code, each.error_message, len(each.members))
             for each in answer.groups
         )
-
-
-def _requested(kind: str, names: list[str]) -> Any:
-    return _KINDS_BY_NAME[kind].request(names)
 
 
 def _count_request(names: list[str]) -> Any:
@@ -167,7 +159,7 @@ def _describe(connection: ClusterConnection, coordinators: dict[str, int | KctlE
             answered.failed(name, None, node)
         else:
             unknown[name] = node
-    for kind in _KINDS:
+    for kind in _KINDS.values():
         if unknown:
             unknown = _ask_as(connection, unknown, kind, answered)
     _listed_only(connection, unknown, answered)
@@ -266,31 +258,25 @@ def _classic_assignment(protocol_type: str, member: Any) -> dict[str, tuple[int,
     return {each.topic: tuple(sorted(each.partitions)) for each in assignment.assigned_partitions}
 
 
-def _modern_request(kind: str) -> Callable[[list[str]], Any]:
-    def request(names: list[str]) -> Any:
-        from kctl.kafka.protocol import messages
+def _modern_request(kind: str, names: list[str]) -> Any:
+    from kctl.kafka.protocol import messages
 
-        message = getattr(messages, f"{kind}GroupDescribeRequest")
-        return message(group_ids=names, include_authorized_operations=False)
-
-    return request
+    message = getattr(messages, f"{kind.title()}GroupDescribeRequest")
+    return message(group_ids=names, include_authorized_operations=False)
 
 
-def _modern(kind: str) -> Callable[[Any, int], Group]:
-    def read(each: Any, node: int) -> Group:
-        members = tuple(
-            Member(
-                m.member_id,
-                m.client_id,
-                m.client_host,
-                getattr(m, "instance_id", None) if kind == "consumer" else None,
-                {t.topic_name: tuple(sorted(t.partitions)) for t in m.assignment.topic_partitions},
-            )
-            for m in each.members
+def _modern(kind: str, each: Any, node: int) -> Group:
+    members = tuple(
+        Member(
+            m.member_id,
+            m.client_id,
+            m.client_host,
+            m.instance_id if kind == "consumer" else None,
+            {t.topic_name: tuple(sorted(t.partitions)) for t in m.assignment.topic_partitions},
         )
-        return Group(each.group_id, node, each.group_state, kind, kind, each.assignor_name or None, members)
-
-    return read
+        for m in each.members
+    )
+    return Group(each.group_id, node, each.group_state, kind, kind, each.assignor_name or None, members)
 
 
 def _streams(each: Any, node: int) -> Group:
@@ -299,10 +285,13 @@ def _streams(each: Any, node: int) -> Group:
     return Group(each.group_id, node, each.group_state, "streams", "streams", None, members)
 
 
-_KINDS = (
-    _Kind(lambda names: DescribeGroupsRequest(groups=names, include_authorized_operations=False), _classic, False),
-    _Kind(_modern_request("Consumer"), _modern("consumer"), True),
-    _Kind(_modern_request("Share"), _modern("share"), True),
-    _Kind(_modern_request("Streams"), _streams, True),
-)
-_KINDS_BY_NAME = dict(zip(("classic", "consumer", "share", "streams"), _KINDS, strict=True))
+_KINDS = {
+    "classic": _Kind(
+        lambda names: DescribeGroupsRequest(groups=names, include_authorized_operations=False),
+        _classic,
+        is_optional=False,
+    ),
+    "consumer": _Kind(partial(_modern_request, "consumer"), partial(_modern, "consumer"), is_optional=True),
+    "share": _Kind(partial(_modern_request, "share"), partial(_modern, "share"), is_optional=True),
+    "streams": _Kind(partial(_modern_request, "streams"), _streams, is_optional=True),
+}

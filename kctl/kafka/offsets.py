@@ -10,7 +10,7 @@ from kafka.protocol.consumer import ListOffsetsRequest, OffsetCommitRequest, Off
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition, Topic, topics_of
-from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure, name_of_code
+from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure, name_of_code, or_raise
 from kctl.kafka.protocol.offset_bytes import LIST_VERSIONS, PartitionKeys, listed
 from kctl.kafka.protocol.raw import UNREADABLE, Raw
 
@@ -184,9 +184,7 @@ def commit(connection: ClusterConnection, group: str, offsets: Mapping[Partition
             )
         )
     while True:
-        node = connection.coordinators([group])[group]
-        if isinstance(node, KctlError):
-            raise node
+        node = or_raise(connection.coordinators([group])[group])
         request = OffsetCommitRequest(
             group_id=group,
             generation_id_or_member_epoch=-1,

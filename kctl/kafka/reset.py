@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from kctl.errors import BrokerRefused, GroupActive, GroupMissing, KctlError
+from kctl.errors import BrokerRefused, GroupActive, GroupMissing
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition, Topic
+from kctl.kafka.client.reasons import or_raise
 from kctl.kafka.groups import Group, describe_groups
 from kctl.kafka.offsets import EARLIEST, LATEST, Committed, LogOffset, commit, committed, log_offsets
 from kctl.kafka.target import Target
@@ -32,9 +33,7 @@ def plan(
     KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
-    known = committed(connection, {group: keys})[group]
-    if isinstance(known, KctlError):
-        raise known
+    known = or_raise(committed(connection, {group: keys})[group])
     starts = log_offsets(connection, topics, keys, EARLIEST)
     ends = log_offsets(connection, topics, keys, LATEST)
     at = log_offsets(connection, topics, keys, to.number) if to.kind == "time" else {}

@@ -20,6 +20,7 @@ from kctl.cli.table import clean
 from kctl.errors import CheckpointUnusable, IncompleteAnswer, KctlError
 from kctl.fields import moment
 from kctl.kafka.client.connection import ClusterConnection
+from kctl.kafka.client.reasons import or_raise
 from kctl.kafka.offsets import Committed, committed
 from kctl.kafka.reset import OffsetChange, apply, refuse_active
 
@@ -135,9 +136,7 @@ def _planned(options: argparse.Namespace, connection: ClusterConnection, checkpo
         trust = "; --trust commits what it holds" if rows else ""
         raise CheckpointUnusable(f"{checkpoint.uri}: what the query has processed is not known: {why}{trust}")
     refuse_active(connection, group)
-    known = committed(connection, {group: [(row.topic, row.partition) for row in rows]})[group]
-    if isinstance(known, KctlError):
-        raise known
+    known = or_raise(committed(connection, {group: [(row.topic, row.partition) for row in rows]})[group])
     return [_change(options, row, known.get((row.topic, row.partition), Committed(None))) for row in rows]
 
 

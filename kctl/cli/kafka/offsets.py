@@ -9,6 +9,7 @@ from kctl.cli.kafka.output import show
 from kctl.errors import KctlError, UsageError
 from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import Partition
+from kctl.kafka.client.reasons import or_raise
 from kctl.kafka.groups import describe_groups, list_groups
 from kctl.kafka.lag import read_lag
 from kctl.kafka.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, committed, log_offsets
@@ -64,9 +65,7 @@ def committed_rows(
     connection: ClusterConnection, group: str, wanted: Iterable[Partition] | None = None
 ) -> list[dict[str, Any]]:
     """Returns a row for each partition in `wanted`, by default for all with a committed offset. Raises KctlError."""
-    found = committed(connection, {group: None if wanted is None else list(wanted)})[group]
-    if isinstance(found, KctlError):
-        raise found
+    found = or_raise(committed(connection, {group: wanted})[group])
     return [
         {
             "group": group,

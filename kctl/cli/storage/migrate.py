@@ -112,14 +112,13 @@ class _Target:
         ]
 
     def committed(self) -> list[OffsetChange]:
+        from kctl.kafka.client.reasons import or_raise
         from kctl.kafka.offsets import EARLIEST, LATEST, Committed, committed, log_offsets
         from kctl.kafka.reset import OffsetChange
 
         group, topics = self.fleet.kafka.group, self._topics(self.connection)
         keys = sorted(_partitions(topics))
-        found = committed(self.connection, {group: keys})[group]
-        if isinstance(found, KctlError):
-            raise found
+        found = or_raise(committed(self.connection, {group: keys})[group])
         starts, ends = (log_offsets(self.connection, topics, keys, at) for at in (EARLIEST, LATEST))
         changes = []
         for key in keys:

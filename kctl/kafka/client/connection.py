@@ -18,7 +18,7 @@ from kafka.protocol.metadata import CoordinatorType, FindCoordinatorRequest, Met
 
 from kctl.errors import BrokerUnreachable, KctlError
 from kctl.kafka.client.access import ClusterAccess
-from kctl.kafka.client.reasons import code_failure, failure
+from kctl.kafka.client.reasons import code_failure, failure, or_raise
 
 PAUSE_SECONDS = 0.1
 _RESERVE = 0.2
@@ -107,7 +107,8 @@ class ClusterConnection:
         except BaseException:
             self._net.close()
             raise
-        self._coordinators = _Coordinators(takes_only_broker=has_retries)
+        self._coordinators: dict[str, int] = {}
+        self._takes_only_broker = has_retries  # as the coordinator, without a request
         self.first: Node = ""
         self._same_as_first: int | None = None
         self.brokers: dict[int, Broker] = {}
@@ -168,9 +169,7 @@ class ClusterConnection:
     def ask(self, request: Any, node: Node | None = None) -> Any:
         """Asks one broker, by default the one that `open` chose. Raises KctlError."""
         [outcome] = self.ask_each([(self.first if node is None else node, request)])
-        if isinstance(outcome, KctlError):
-            raise outcome
-        return outcome
+        return or_raise(outcome)
 
     def ask_anybody(self, request: Any) -> Any:
         """Asks the broker that `open` chose. If it does not answer, asks the others in turn. Raises KctlError."""
@@ -178,9 +177,7 @@ class ClusterConnection:
             [outcome] = self.ask_each([(node, request)])
             if not isinstance(outcome, BrokerUnreachable):
                 break
-        if isinstance(outcome, KctlError):
-            raise outcome
-        return outcome
+        return or_raise(outcome)
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
         """Sends all requests at once. Returns the response or a KctlError for each request, in order."""
@@ -191,14 +188,41 @@ class ClusterConnection:
 
     def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
         """Returns each group's coordinator, or the error. Waits for a coordinator that is starting."""
-        return self._coordinators.find(self, groups)
+        groups = dict.fromkeys(groups)
+        if len(self.brokers) == 1 and self._takes_only_broker:
+            return dict.fromkeys(groups, next(iter(self.brokers)))
+        known = self._coordinators
+        found: dict[str, int | KctlError] = {name: known[name] for name in groups if name in known}
+        names = [name for name in groups if name not in found]
+        while names:
+            again = []
+            for each in self._find_coordinators(names):
+                if each.error_code in _NOT_NOW and self.deadline.may_wait:
+                    again.append(each.key)
+                elif each.error_code:
+                    found[each.key] = code_failure(
+                        each.error_code, f"the coordinator of {each.key}", each.error_message
+                    )
+                else:
+                    found[each.key] = known[each.key] = each.node_id
+            names = again
+            if names:
+                self.pause()
+        return found
 
     def forget_coordinators(self, groups: Iterable[str]) -> None:
-        self._coordinators.drop(groups)
+        for group in groups:
+            self._coordinators.pop(group, None)
 
     def pause(self) -> None:
-        self._coordinators.forget()
-        self._net.run(self._pause)
+        self._takes_only_broker = False  # the request creates a missing offsets topic
+        self._coordinators.clear()
+        self._net.run(self._net.sleep, PAUSE_SECONDS)
+
+    def _find_coordinators(self, names: list[str]) -> Any:
+        # One request for all groups (Kafka 3.0, KIP-699).
+        request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=names, min_version=4)
+        return self.ask_anybody(request).coordinators
 
     def _as_first(self, node: Node) -> Node:
         return self.first if node == self._same_as_first else node
@@ -208,9 +232,6 @@ class ClusterConnection:
             broker = self.brokers.get(node)
             return f"broker {node} at {broker.address}" if broker else f"broker {node}"
         return f"the broker at {self.access.named}"
-
-    async def _pause(self) -> None:
-        await self._net.sleep(PAUSE_SECONDS)
 
     async def _connect(self, node: Node, seconds: float) -> None:
         connection = self._manager.get_connection(
@@ -258,44 +279,3 @@ def _settings(timeout_seconds: float) -> dict[str, Any]:
         "receive_message_max_bytes": _FRAME_BYTES,
         "reconnect_backoff_ms": 20,
     }
-
-
-class _Coordinators:
-    def __init__(self, *, takes_only_broker: bool) -> None:
-        self._known: dict[str, int] = {}
-        self._takes_only_broker = takes_only_broker  # as the coordinator, without a request
-
-    def forget(self) -> None:
-        self._takes_only_broker = False  # the request creates a missing offsets topic
-        self._known.clear()
-
-    def drop(self, groups: Iterable[str]) -> None:
-        for group in groups:
-            self._known.pop(group, None)
-
-    def find(self, connection: ClusterConnection, groups: Iterable[str]) -> dict[str, int | KctlError]:
-        groups = dict.fromkeys(groups)
-        if len(connection.brokers) == 1 and self._takes_only_broker:
-            return dict.fromkeys(groups, next(iter(connection.brokers)))
-        found: dict[str, int | KctlError] = {name: self._known[name] for name in groups if name in self._known}
-        names = [name for name in groups if name not in found]
-        while names:
-            again = []
-            for name, (code, node_id, remark) in _asked(connection, names).items():
-                if code in _NOT_NOW and connection.deadline.may_wait:
-                    again.append(name)
-                elif code:
-                    found[name] = code_failure(code, f"the coordinator of {name}", remark)
-                else:
-                    found[name] = self._known[name] = node_id
-            names = again
-            if names:
-                connection.pause()
-        return found
-
-
-def _asked(connection: ClusterConnection, names: list[str]) -> dict[str, tuple[int, int, str | None]]:
-    # One request for all groups (Kafka 3.0, KIP-699).
-    request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=names, min_version=4)
-    response = connection.ask_anybody(request)
-    return {each.key: (each.error_code, each.node_id, each.error_message) for each in response.coordinators}

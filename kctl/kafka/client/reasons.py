@@ -1,5 +1,7 @@
 """Translates a Kafka client's exceptions to errors of `kctl kafka` with exit code and advice."""
 
+from typing import TypeVar
+
 from kafka import errors
 
 from kctl.errors import (
@@ -16,6 +18,7 @@ from kctl.errors import (
 )
 from kctl_agent.kafka.errors import name_of, reason
 
+T = TypeVar("T")
 COORDINATOR_ERRORS = frozenset({14, 15, 16})
 """COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR: ask again."""
 _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
@@ -51,6 +54,12 @@ _KINDS: tuple[tuple[tuple[type[Exception], ...], type[KctlError], str], ...] = (
     ((errors.KafkaProtocolError, errors.InvalidReceiveError), WrongProtocol, "is it a Kafka broker at all?"),
     ((errors.KafkaConnectionError, errors.NodeNotReadyError, OSError), BrokerUnreachable, "is the broker running?"),
 )
+
+
+def or_raise(outcome: T | KctlError) -> T:
+    if isinstance(outcome, KctlError):
+        raise outcome
+    return outcome
 
 
 def name_of_code(code: int) -> str | None:
