@@ -178,7 +178,7 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """Ends the batch, commits its offsets and leaves the group. Abandons the batch if the last turn
+        """Waits for running batches, commits their offsets and leaves the group. Does not wait if the last turn
         exceeded its deadline."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)

@@ -74,7 +74,7 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class StartOffset:
     """The offset where reading a partition begins. If `must_commit`, commit it with a note before reading. Without
-    this commit, the next start after a put would take the old committed offset for a reset or a rollback."""
+    this commit, the next start after a put would find the old committed offset, and report a false move."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -92,8 +92,8 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
       storage was rolled back. If the storage has no stored offset, reading begins at the committed offset.
     - If the note names another storage, the committed offset replaces the stored offset.
 
-    Finally the offset is moved into the log. An offset above the log's end, or above the first offset that differs,
-    shows a truncation. An offset below the log's start shows loss by retention.
+    Finally the offset is moved into the log. An offset above the log's end, or above the first offset at which
+    the log has changed, shows a truncation. An offset below the log's start shows loss by retention.
     """
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
     offset, moved = _go_on(found, stored, first, storage, end)

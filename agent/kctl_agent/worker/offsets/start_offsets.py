@@ -24,8 +24,8 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Where the requested partitions begin. With reset policy `latest`, also has the other partitions of topics
-    that are new to the group. Without a stored offset, these would later begin at their log start."""
+    """Where the requested partitions begin. With reset policy `latest`, includes all partitions of topics that
+    are new to the group. A partition without a stored offset would later begin at its log start."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]

@@ -39,7 +39,7 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange],
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
     """Returns how many tasks read partitions of these sizes: `at_a_time`, or four times as many if sizes differ much.
-    There are never more tasks than partitions, or than portions of `least_records` records."""
+    There is at most one task per partition, and one per `least_records` records."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time

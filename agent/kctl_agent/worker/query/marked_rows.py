@@ -89,7 +89,7 @@ class Marked(ABC):
     @abstractmethod
     def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
         """Returns each message that has a marked row as one row of the dead-letter table. Its content is that of
-        `source`. `of_batch` are the columns cluster, group, tries and reading."""
+        `source`. `of_batch` are the columns `cluster`, `group`, `tries` and `reading`."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
         """Checks that the two passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,

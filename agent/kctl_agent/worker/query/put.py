@@ -31,7 +31,7 @@ SORTED = "the transform must not sort records"
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """The offsets that a batch has of a partition. `end` is exclusive. `version` is the version of the stored offset
+    """A batch's range of offsets in one partition. `end` is exclusive. `version` is the version of the stored offset
     for which the batch was planned."""
 
     start: int

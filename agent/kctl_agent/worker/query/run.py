@@ -139,8 +139,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. `unreadable(partition, offset)` returns the messages from `offset` on that may become dead
-        letters."""
+        """Starts the thread. `unreadable(partition, offset)` returns messages that may become dead letters,
+        beginning at `offset`."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session

@@ -1,8 +1,8 @@
 """Compaction: puts the rows of many small files into few large ones, in separate commits.
 
 A concurrent commit of a batch does not conflict. If an UPDATE, DELETE, MERGE or OPTIMIZE has changed the files, the
-compaction has no effect. kctl does not use the compaction of delta-rs: its statistics hide rows with NaN, it reports
-success although another OPTIMIZE came first, and it does not sync.
+compaction stops. kctl does not use the compaction of delta-rs: its statistics hide rows with NaN, it reports success
+although another OPTIMIZE came first, and it does not sync.
 """
 
 import uuid
@@ -59,7 +59,7 @@ class Compaction:
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Groups small files by partition. Returns groups of all partitions as soon as one has `least` small files.
+        """Groups small files by partition. Returns no groups unless a partition has at least `least` small files.
 
         Leaves out a partition's largest file if all smaller ones together have less than `share` times its size, and
         repeats this with the next largest. With a share of 1, rows are not compacted again and again.
@@ -85,7 +85,7 @@ class Compaction:
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
         """Compacts and commits group by group, and calls `progress` with each new version. If another
-        compaction is still writing files, its commit will fail. Raises StorageUnusable, TableRefused."""
+        compaction is still writing files, makes its commit fail. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
