@@ -25,6 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether `seconds` are left for a step. Half of the time given to `begin` is enough for any step."""
+    """Returns whether a step may begin: at least `seconds` are left, or at least half of the time given to `begin`."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

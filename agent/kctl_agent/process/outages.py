@@ -56,7 +56,7 @@ def disk_error(folder: Path) -> str | None:
 def until_it_works(
     step: Callable[[], T], stats: ProcessStats, stop: StopRequest, describe: Callable[[BaseException], str] = str
 ) -> T:
-    """Runs `step`, again and again in an outage. Raises Stopped if a stop is requested, and other errors of `step`."""
+    """Runs `step`, and repeats it in an outage. Raises all other errors, and Stopped if a stop is requested."""
     tries = 0
     while True:
         try:

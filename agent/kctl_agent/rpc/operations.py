@@ -87,8 +87,8 @@ class Inbox:
         self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Runs `first` and accepts an operation, unless `first` raises. Ignores an operation with a known id: it was
-        repeated, or cancelled before it arrived."""
+        """Runs `first` and accepts an operation, unless `first` raises. Ignores an operation whose id was accepted
+        or cancelled before."""
         with self._lock:
             if operation.id in self._outcomes:
                 return

@@ -203,7 +203,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """If `call` hangs, settles begun claims, releases others and returns an error text. Watchdog's thread only."""
+        """After `call` timed out, settles begun claims, releases others and returns the error. Watchdog thread only."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)

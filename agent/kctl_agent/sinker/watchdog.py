@@ -51,7 +51,7 @@ class Watchdog:
             self._in_flight.add(claimed)
 
     def drop(self, claimed: InFlightClaim) -> None:
-        """Stops renewing a claim. Call it before settling the claim. A renewal after that would report a lost lease."""
+        """Stops renewing a claim. Call it before settling: a renewal of a settled claim would report a lost lease."""
         with self._lock:
             self._in_flight.discard(claimed)
 

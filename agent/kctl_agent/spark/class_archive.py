@@ -53,8 +53,8 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """Yields a temporary path for a JVM's archive. At the end, moves the archive to `path` and keeps only the `kept`
-    newest archives of its kind (the name up to `-`). Raises OSError, and RuntimeError if the JVM wrote no archive."""
+    """Yields a temporary path for a JVM's archive. Then moves the archive to `path`, and deletes all but the `kept`
+    newest archives with the same name up to `-`. Raises OSError, and RuntimeError if the JVM wrote no archive."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh

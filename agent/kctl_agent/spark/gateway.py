@@ -106,8 +106,8 @@ class Gateway:
     """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Connects and returns Py4J's client. Main thread only. Each Python thread has its own JVM thread. A
-        callback's calls run on its query's thread, with the query's job group and pool, and end with the query."""
+        """Connects and returns Py4J's client. Main thread only. Each Python thread has its own JVM thread. Spark calls
+        of a `foreachBatch` function use the query's thread, job group and pool, and end when the query is stopped."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
