@@ -10,7 +10,7 @@ from typing import ClassVar
 class AgentError(Exception):
     """An unexpected error. The log of the process has the traceback.
 
-    `code` is for programs. If `retriable` is true, a retry may succeed.
+    Subclasses are expected errors. `code` is for programs. If `retriable` is true, a retry may succeed.
     """
 
     code: ClassVar[str] = "internal"

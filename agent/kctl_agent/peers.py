@@ -34,7 +34,7 @@ def owner_of_peer(theirs: tuple[str, int], ours: tuple[str, int]) -> int | None:
 
 
 def are_shown() -> bool:
-    """Returns whether owners can be found on this host. Without its module `tcp_diag`, the kernel finds no socket."""
+    """Returns whether owners can be found on this host. This needs the kernel module `tcp_diag`."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as peer:
         peer.connect(server.getsockname())
         with server.accept()[0] as accepted:

@@ -16,7 +16,7 @@ from kctl_agent.process.tracebacks import plain, traceback_of
 
 
 def main(kind: str, name: str, folder: str, seconds: str) -> None:
-    """Imports the code, prints the error and ends the process, even if threads of the code still run."""
+    """Imports the code, prints an error or an empty line, and ends the process, even if threads still run."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(float(seconds), exit=True)
     stdout = os.dup(1)

@@ -68,7 +68,7 @@ class Names:
         return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
-        """Whether these names were made from the sequences in `groups`. Fast: compares no partitions."""
+        """Whether these names were made from the sequences in `groups`. Compares no partitions."""
         return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
@@ -211,7 +211,7 @@ class PartitionColumns:
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
     """Returns the offsets from which lag is counted: the committed offset or, without a commit, the log start (policy
-    `earliest`), the position (`latest`) or `ABSENT` (`none`)."""
+    `earliest`), the position (`latest`, if given) or `ABSENT`."""
     first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 

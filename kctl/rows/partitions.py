@@ -76,7 +76,7 @@ class WorstPartition(Struct, frozen=True):
 
 
 class LagGlance(Struct, frozen=True):
-    """A short summary of the last collection's lag."""
+    """A summary of the last collection's lag."""
 
     unknown: int
     """Partitions whose lag is not known."""

@@ -40,8 +40,8 @@ def run(
     worker_command: Sequence[str] = WORKER_COMMAND,
     reread: Callable[[], Config] | None = None,
 ) -> int:
-    """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop. Returns 1 if workers did not stop in
-    order, a part of the master failed, or the supervisor gave up a worker and `workers.on_fatal` is `exit`.
+    """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop, or 1 if a second signal cut the
+    stop short, a process survived SIGKILL, a task failed, or a process is fatal and `workers.on_fatal` is `exit`.
 
     The caller sets up logging. A second signal kills the remaining processes. SIGHUP reloads, by default from
     `config_path` and the environment. Raises StartError or ConfigError before anything starts.

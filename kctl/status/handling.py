@@ -40,8 +40,8 @@ def calls(sinkers: Mapping[str, SinkerStats]) -> Iterator[Found]:
 
 
 def tries(sinkers: Mapping[str, SinkerStats], storage: StorageReply) -> Iterator[Found]:
-    """Finds a failing handler: many tries of the last minute failed, or messages are pending and all tries of a sinker
-    have failed for over 30 s."""
+    """Finds a failing handler. Either many tries of the last minute failed, or all tries of a sinker have failed for
+    over 30 s while messages are pending."""
     count = sum(each.recent_tries or 0 for each in sinkers.values())
     failures = {name: stats.recent_failures or 0 for name, stats in sinkers.items()}
     failed = sum(failures.values())

@@ -150,7 +150,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Counts the silence of excused partitions from their newest offsets, because no commit was expected before."""
+        """Restarts the silence of excused partitions (such as paused ones), because no commit was expected."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 

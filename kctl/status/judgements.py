@@ -50,7 +50,7 @@ _SUMMED = frozenset(
 
 
 class Judgements:
-    """A judgement of each partition. `lag` includes the allowed lag."""
+    """A judgement of each partition. The allowed lag is not subtracted from `lag`."""
 
     def __init__(self, lag: Ints, stored: Ints | None = None) -> None:
         size = len(lag)
@@ -76,8 +76,7 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
-        """Returns the reason of `row` in words. Pass `others`, which include `row`, to sum the numbers of messages over
-        them."""
+        """Returns the reason of `row` in words. With `others` (rows including `row`), sums up their messages."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
         if others is not None:
             alike = others[self._reason[others] == reason]

@@ -1,6 +1,6 @@
 """Observed offsets of many partitions over time. Each partition has a window of 16 rows. Pure.
 
-The rows are in columns: with an object per row, the garbage collector would scan millions of objects again and again.
+The rows are in columns: with an object per row, the garbage collector would repeatedly scan millions of objects.
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ Numbers = NDArray[np.int8]  # row numbers, one for each partition
 class Observations:
     """The observations of `size` partitions, oldest first. Times and log ends of a partition never fall.
 
-    A full window drops the row whose two neighbours are the closest in time, in proportion to the row's age. So a
+    A full window drops the row for which the time between its neighbours is shortest relative to the row's age. So a
     window can cover the last seconds closely and still reach back an hour. Columns are read-only. A partition uses the
     first `count` of `WINDOW` rows.
     """

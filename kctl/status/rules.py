@@ -66,7 +66,7 @@ def cycle_seconds(seen: History, owners: Owners) -> Reals:
 
 
 def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
-    """Returns the length of a window with enough commits for a judgement."""
+    """Returns the window's length: `window_seconds`, or longer to cover several cycles, but at most a day."""
     return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
 

@@ -30,7 +30,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """Returns the age of the storage's oldest unhandled message, 0 without one or for a table, or None if unknown."""
+    """Returns the age of the storage's oldest unhandled message: 0 without one (as in a table), None if unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -69,8 +69,8 @@ class UnhandledTrend:
     def seen(self, seconds: float | None, limit: float, cycle_seconds: float, now: float) -> Unhandled:
         """Judges the age `seconds` at `now` (monotonic). If the age is unknown (None), `is_late` stays unchanged.
 
-        `is_late` ends once the age has been below the limit, or falling, for `hold_seconds`. If the age is below
-        the limit by less than a window's length, this takes at least `_NEAR_WINDOWS` windows.
+        `is_late` becomes false once the age has been below the limit, or falling, for `hold_seconds`. If the age is
+        less than a window's length below the limit, `_NEAR_WINDOWS` windows must also pass.
         """
         if seconds is None:
             self._last = Unhandled(None, limit, self._last.is_late)
