@@ -54,7 +54,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs readable dead letters into blocks in offset order, and also returns their ids."""
+    """Packs readable dead letters into blocks in offset order. Also returns these dead letters' ids."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):

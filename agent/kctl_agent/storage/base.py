@@ -115,8 +115,8 @@ class OffsetStore(ABC):
         """
 
     def moved_from(self) -> Binding | None:
-        """Returns this group's Binding of another cluster if a table has the group's stored offsets only for other
-        clusters. Otherwise returns None."""
+        """If a table has this group's stored offsets only for other clusters, returns a Binding to one of these.
+        Otherwise returns None."""
         return None
 
     @abstractmethod

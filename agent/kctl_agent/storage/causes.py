@@ -35,7 +35,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns `error_class` if it names an exception, otherwise a general text without the user's own words."""
+    """Returns `error_class` if it names an exception. Otherwise returns a text without the user's reason."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:

@@ -118,7 +118,7 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED` dead letters. The error class is the most frequent of the newest few."""
+        """Counts at most `RECENT_DEAD_COUNTED`. The error class is the most frequent of the `NEWEST` newest ones."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)  # the clock may have been set back
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

@@ -1,4 +1,4 @@
-"""Rules of all storages: which writes the stored offset allows, and how a chunk is cut into blocks. Pure."""
+"""Rules of all storages: which writes are allowed at a stored offset, and how a chunk is cut into blocks. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -6,8 +6,8 @@ second checkpoint records frames of the new log as copied. A later checkpoint sk
 
 Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
 
-- `reading`: a read transaction older than the checkpoint. It keeps the log from restarting (`walRestartLog` in wal.c).
-  If the whole log was copied earlier, it can restart, but then the checkpoint does not copy anything.
+- `reading`: a read transaction older than the checkpoint. It keeps the log from restarting (`walRestartLog` in wal.c),
+  unless the whole log was copied earlier. In that case the checkpoint does not copy anything.
 - `writing`: the write lock, so that no other connection commits.
 
 SQLite's checkpoint at commit is turned off (`schema.connect`). SQLite's checkpoint at the close of the last connection

@@ -2,12 +2,12 @@
 
 Linux reports a failed write-back once to each descriptor open at that time (`man 2 fsync`). After that, the pages count
 as written and are never retried. So every writer opens a descriptor before its first write. A writer that gets an error
-records it in a file. Until `recover` removes this file, no process counts a commit as durable. What a connection has
-read or written before the recovery does not count as durable either.
+records it in a file. Until `recover` removes this file, no process counts a commit as durable. A connection opened
+before the recovery cannot rely on what it read or wrote (`Log.sync`).
 
-A page that Linux could not write stays in memory only until the memory is needed. After that, SQLite would use the old
-bytes on the disk, because it checks frames only when it rebuilds its index. So `recover` writes the log again from
-memory and syncs it. Then SQLite rebuilds the index up to the last commit whose frames are intact
+A page that Linux could not write stays in memory only until the memory is needed. After that, SQLite would read the old
+bytes on the disk without noticing, because it verifies frames only when it rebuilds its index. So `recover` writes the
+log again from memory and syncs it. Then SQLite rebuilds the index up to the last commit whose frames are intact
 (https://sqlite.org/walformat.html#recovery). Later commits never counted as durable.
 """
 

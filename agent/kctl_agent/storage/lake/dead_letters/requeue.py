@@ -4,9 +4,9 @@ A requeue has three steps. Even if a process is killed, no message is lost or be
 
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
    `requeue`, and no longer count as dead letters.
-2. *The batch*: a worker transforms the rows with higher numbers than the last batch. If the transform fails again on
-   some rows, the worker writes these to a folder as new dead letters. It commits the results to the main
-   table, with the highest of the rows' numbers and the number that names the folder.
+2. *The batch*: a worker transforms the rows whose `requeue` is higher than in the last batch. If the transform fails
+   again on some rows, the worker writes these to a folder as new dead letters. It commits the results to the main
+   table, with the number of the newest request and the number in the folder's name.
 3. *The clean-up*: this worker, the next one or a cancellation commits the folder's dead letters to the dead-letter
    table. So the transform, which may have changed, does not run again. A second commit removes the requeued rows.
 
@@ -106,7 +106,7 @@ def numbered_files(table: DeltaTable) -> list[str]:
 
 
 class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
-    """The dead letters of a table belong to a batch that is not committed yet. kctl requeues them after its commit."""
+    """The batch that wrote these dead letters of a table is not committed yet. After its commit, kctl requeues them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ class DeadLetterTable(DeadLetterStore):
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Stops processes that planned a batch earlier, such as a frozen former owner, from committing dead letters.
-        Returns False if the table is missing: they may still create it. Raises StoredOffsetMoved, StorageUnusable."""
+        Returns False if there is no table, which they could still create. Raises StoredOffsetMoved, StorageUnusable."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))

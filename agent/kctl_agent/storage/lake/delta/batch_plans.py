@@ -1,8 +1,8 @@
 """Plans of batches, by which other processes find the files of a batch that was never committed.
 
 A batch writes its plan before its first file, and removes it after its commit. The plan names the stored offsets and
-the table's version from which the batch started. Compared with later log entries, they show whether the batch was
-committed. While the plan exists, `vacuum` ignores the batch's folder.
+the table's version from which the batch started. `sweep` compares these with later log entries to find whether the
+batch was committed. While the plan exists, `vacuum` ignores the batch's folder.
 """
 
 from __future__ import annotations

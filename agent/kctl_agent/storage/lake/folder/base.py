@@ -64,7 +64,7 @@ class Folder(ABC):
 
     @abstractmethod
     def make(self) -> None:
-        """Creates the folder. `exists` returns True until the folder is removed."""
+        """Creates the folder."""
 
     @abstractmethod
     def exists(self) -> bool:
