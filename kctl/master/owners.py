@@ -62,8 +62,8 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Maps each partition that another host reads to its worker, such as `node-2/worker-0`. Omits the partitions of a
-    host that has been gone for more than `session_seconds`, so that this host judges them."""
+    """Returns the worker, such as `node-2/worker-0`, of each partition that another host reads. Omits the partitions of
+    a host that has been gone for more than `session_seconds`, so that this host judges them."""
     if hosts is None:
         return {}
     present = {

@@ -185,7 +185,7 @@ class CachedCommand(Generic[R, T]):
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
         """Whether to ask the agents again: if the result is incomplete, not settled or `longest_seconds` old, or if
-        `shown_by` has changed. `shown_by` must change if the answer may have changed."""
+        `shown_by` has changed. Pass another `shown_by` if the answer may have changed."""
         result = self._result
         return (
             result is None

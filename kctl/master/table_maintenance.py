@@ -41,7 +41,7 @@ class Schedule:
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
         """Whether a run is due: a day after the last run. With many small files, a run is due sooner: when the group's
-        `lag` fits in one batch, or an hour after the files were first seen. `done` begins a pause without runs."""
+        `lag` fits in one batch, or an hour after the files were first seen. Never during the pause after a run."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:

@@ -1,6 +1,6 @@
-"""Protocol messages that kafka-python 3.0 lacks. Its `ApiMessage` reads their schemas from `schemas/`. The messages
-describe groups that DescribeGroups does not know. The API keys are 69 for groups of KIP-848, 77 and 90 for share groups
-(KIP-932), and 89 for streams groups (KIP-1071)."""
+"""Protocol messages that kafka-python 3.0 lacks. Their schemas are in `schemas/`. The messages describe groups that
+DescribeGroups does not know. The API keys are 69 for groups of KIP-848, 77 and 90 for share groups (KIP-932), and 89
+for streams groups (KIP-1071)."""
 
 from typing import Any
 

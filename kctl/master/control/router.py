@@ -1,4 +1,4 @@
-"""Routes requests of `master.sock`: operations to the operation log, others to the service. No sockets."""
+"""Routes requests of `master.sock`: operations to the operation log, others to the service."""
 
 import time
 from bisect import bisect_left

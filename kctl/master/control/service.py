@@ -1,4 +1,4 @@
-"""Answers requests for information, from the agents' replies or from what the master knows. No sockets."""
+"""Answers requests for information, from the agents' replies or from what the master knows."""
 
 import asyncio
 import os

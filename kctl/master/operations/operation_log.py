@@ -125,8 +125,8 @@ class OperationLog:
         return report
 
     def cancel(self, id_: str, caller: Caller) -> Operation:
-        """Cancels an operation without waiting for its end. Its final text reports which changes remain. Raises
-        NoSuchOperation, OperationRefused."""
+        """Cancels an operation without waiting for its end. If changes cannot be undone, the operation's final text
+        names them. Raises NoSuchOperation, OperationRefused."""
         operation = self.find(id_)
         if operation.state != "running":
             raise OperationRefused(f"operation {id_} has ended already")
