@@ -108,8 +108,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answers of all hosts. `host` is the host that was asked, and `own` is its answer. `now` is in Unix
-    seconds. A silent host's rows are from its last report, which the verdict ignores. May be slow. Raises BadResult."""
+    """Joins the answers of all hosts. `own` is the answer of `host`, which was asked. `now` is in Unix seconds. `rows`
+    and `workers` include a silent host's last report, which all other fields ignore. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0

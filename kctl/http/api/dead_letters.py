@@ -1,6 +1,6 @@
 """`/api/v1/dead-letters`: finds, shows, exports, requeues, deletes and sends dead letters.
 
-Reading also needs a token of http.token_file (`guard`), because dead letters are messages. Every reader may use
+Even reading needs a token of http.token_file (`guard`), because dead letters contain messages. Every reader may use
 `/api/v1/dead-letter-classes`, which has only counts by error class.
 """
 
@@ -213,7 +213,7 @@ async def requeue(request: Request, given: _Change) -> Response:
     responses=_LINES,
 )
 async def delete(request: Request, given: _Change) -> Response:
-    """Returns the same lines as `requeue`."""
+    """Returns lines like those of `requeue`."""
     return await _changed(request, "delete", given)
 
 
@@ -223,8 +223,8 @@ async def delete(request: Request, given: _Change) -> Response:
     responses=_LINES,
 )
 async def send(request: Request, given: _Sent) -> Response:
-    """Sends each dead letter at least once, and deletes it when the brokers have acknowledged it. The header
-    `kctl-dead-letter` has the same value at every try. Returns the same lines as `requeue`."""
+    """Sends each dead letter at least once, and deletes it when the brokers have acknowledged it. Each try has
+    the same header `kctl-dead-letter`, so consumers can drop repeats. Returns lines like those of `requeue`."""
     return await _changed(request, "send", given, given.to)
 
 

@@ -57,8 +57,8 @@ def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) ->
 
 
 def page(key: Key, rows: Sequence[JsonObject], after: str | None, limit: int) -> tuple[list[JsonObject], str | None]:
-    """Returns up to `limit` rows after the key `after`, and further rows with the last row's key. Also returns the next
-    page's `after`, or None at the end. Raises BadParams."""
+    """Returns up to `limit` rows after the key `after`. Rows with equal keys stay on one page, even beyond `limit`.
+    Also returns the next page's `after`, or None at the end. Raises BadParams."""
     rest = list(rows)
     if after is not None:
         behind = key.parsed(after)

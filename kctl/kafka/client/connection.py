@@ -53,7 +53,7 @@ class Deadline:
 
     @property
     def may_retry(self) -> bool:
-        """Whether to ask again: true in the first half of the time, so that the retry can fail before the deadline."""
+        """Whether to ask again: true in the first half of the time, so that enough time is left for the retry."""
         return self.left_seconds > self.timeout_seconds * (1 - self._retry_share)
 
     @property

@@ -30,7 +30,7 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as existing, so that they are not gone after a new coordinator's first answer."""
+        """Treats groups as if listed before, so a new coordinator's first GroupMissing does not make them gone."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
@@ -44,7 +44,7 @@ class MissingGroups:
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns the `missing` groups that may exist, with their errors, but None instead of GroupMissing. A group
+        """Returns which of the `missing` groups may exist, with their errors. Replaces GroupMissing by None. A group
         with GroupMissing is gone in three cases: it was never listed or expected, its coordinator is the one that last
         listed it, or the error has lasted for 30 s."""
         unclear: dict[str, KctlError | None] = {}
