@@ -18,7 +18,7 @@ class KctlError(Exception):
     def __init_subclass__(
         cls, code: str, *, retriable: bool | None = None, exit_code: int | None = None, http_status: int | None = None
     ) -> None:
-        """Stores the given values on the subclass. It inherits the values that are None."""
+        """Stores the given values on the subclass, which inherits the others."""
         declared = {"code": code, "retriable": retriable, "exit_code": exit_code, "http_status": http_status}
         for name, value in declared.items():
             if value is not None:

@@ -1,4 +1,4 @@
-"""The encoding of keys and values: settings for a fleet's processes, and a decoder for showing messages."""
+"""The encoding of keys and values, as settings for a fleet's processes or as a decoder for showing messages."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def secret_of(path: Path | None, what: str) -> str | None:
 
 def cluster_secret(config: Config, env: Mapping[str, str] = os.environ) -> str | None:
     """Returns the secret that a Spark cluster and its applications share. Raises ConfigError if the secret cannot be
-    read, or if a standalone cluster has none and `spark.authenticate` is not set."""
+    read, or if a standalone cluster has neither a secret nor the setting `spark.authenticate`."""
     name = config.spark.auth_secret_file
     path = config.path.parent / name if name else None
     secret = secret_of(path, f"{config.path}: spark.auth_secret_file") or env.get(CLUSTER_VARIABLE) or None

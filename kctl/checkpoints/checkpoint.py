@@ -80,7 +80,7 @@ def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = N
     """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
     Lists two folders and reads four files. `with_state` also checks `state/`, whose listing may be long. Pass the
-    previous result as `last`: if it has no findings and is unchanged, it is returned without reading files.
+    previous result as `last`. If it has no findings and the checkpoint has not changed, returns it and reads no files.
     """
     with reading(folder):
         try:

@@ -123,8 +123,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group with the offsets of its newest committed batch. If a checkpoint's
-        settings have `topics`, other topics count as another cluster's, and their offsets go to `elsewhere`."""
+        """Adds each checkpoint as a group with the offsets of its newest committed batch. If a
+        checkpoint's setting `topics` is not empty, the offsets of other topics go to `elsewhere` (another cluster)."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

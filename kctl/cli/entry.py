@@ -73,7 +73,7 @@ BROKEN_PIPE = 141  # the exit code of a process that ended by SIGPIPE (13)
 
 
 def run_process() -> int:
-    """Runs this process's command line. Returns the exit code, or exits directly after a command that must be fast."""
+    """Runs this process's command line. Returns the exit code, or ends the process itself after a fast command."""
     words = before_command(sys.argv[1:])[1]
     is_quick = not _QUICK.isdisjoint(words[:1])
     if is_quick:

@@ -32,9 +32,9 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
-    """Returns the master's reply, even an incomplete one. Pass `of_master` if the master does not have to ask its
-    agents. Raises UsageError for an unknown parameter, name or id, and CommandRejected for other errors of the master.
-    Raises NoMaster, or AgentError if there is no whole reply in time."""
+    """Returns the master's reply, even an incomplete one. Pass `of_master` if the master answers `rpc` without
+    asking its agents. Raises UsageError for an unknown parameter, name or id, and CommandRejected for the master's
+    other errors. Raises NoMaster, or AgentError if there is no whole reply in time."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,

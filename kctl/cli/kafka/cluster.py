@@ -24,7 +24,7 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Returns how to reach the cluster of `-b` or of a context, otherwise the fleet's cluster. With `-b` and a context,
+    """Returns how to reach the cluster that `-b` or a context names, or else the fleet's cluster. If both are given,
     the servers are from `-b`, and TLS and SASL from the context. Raises UsageError, ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
