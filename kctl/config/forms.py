@@ -93,7 +93,7 @@ def default_of(setting: Field[Any]) -> Any:
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """Returns the annotation of class `of`, such as `Meta` for bounds, or None."""
+    """Returns a type's first annotation that is an instance of `of`, such as `Meta` for bounds."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 

@@ -68,7 +68,7 @@ class Findings:
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
         """Reports that `word` is an unknown section, key, variable or flag, and suggests the nearest name in `known`.
-        `known` maps names to settings. Settings of the suggested name are not reported as missing."""
+        `known` maps names to their settings. Settings of a suggested name are not reported as missing."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -236,7 +236,7 @@ def contexts_alone(path: Path) -> tuple[str, ...]:
 
 
 def is_setting_variable(name: str) -> bool:
-    """Whether a variable has a section's prefix, such as `KCTL_KAFKA_`. kctl rejects unknown variables with one."""
+    """Whether a variable has a section's prefix, such as `KCTL_KAFKA_`, even if the setting does not exist."""
     return name.startswith(_SECTION_PREFIXES)
 
 

@@ -92,8 +92,7 @@ class _Group(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSection(SecuritySection, _Group):
-    """The brokers, the consumer group and the topics. Workers, master and `kctl kafka` use the settings for TLS and
-    SASL."""
+    """The brokers (with TLS and SASL), the consumer group and the topics, for workers, master and `kctl kafka`."""
 
 
 @dataclass(frozen=True, kw_only=True)

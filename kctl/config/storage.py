@@ -24,8 +24,8 @@ def dead_letters_of(table: Path) -> Path:
 
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
-    """Yields `storage.uri` with each folder of a table on this host: the table's parent, the table, its dead-letter
-    table, and the folders `_delta_log` and `_kctl` of both."""
+    """Yields `("storage.uri", folder)` for each folder of a table on this host: the table's parent, the table, its
+    dead-letter table, and the folders `_delta_log` and `_kctl` of both."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
         for each in (table, dead_letters_of(table)):

@@ -108,7 +108,7 @@ class Workbench:
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Changes dead letters. Yields `{"done": number}` after each page, and at the end also `"complete": True`. `to`
-        is the topic to send to. Raises the errors of `read`, and CountChanged if the number is not `expect`."""
+        is the topic for `send`. Raises the errors of `read`, and CountChanged unless `expect` dead letters match."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)

@@ -120,7 +120,7 @@ class KafkaBroker:
         return self._process.poll() if self._process else None
 
     def stop(self, timeout_seconds: float = 20.0) -> None:
-        """Asks a running broker to shut down (0.3 s), and kills it after `timeout_seconds`."""
+        """Asks a running broker to shut down. Kills the broker after `timeout_seconds`."""
         if self._process is None:
             return
         self._process.terminate()

@@ -84,7 +84,7 @@ class Producer(threading.Thread):
 
     @property
     def not_acknowledged(self) -> int:
-        """The number of messages that are in flight or that the client gave up."""
+        """The number of messages in flight or given up by the client."""
         with self._lock:
             return self._sent - self._acknowledged.total()
 

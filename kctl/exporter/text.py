@@ -1,7 +1,7 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-There may be 100,000 partitions. So the renderer keeps the labels of each block of lines between scrapes, and inserts
-all values of a block with one `%` (benchmarks/scrape.py).
+To render 100,000 partitions fast, the renderer keeps the labels of each block of lines from one scrape to the next, and
+inserts all values of a block with one `%` (benchmarks/scrape.py).
 
 Each block is compressed separately, and again only if it changes. The compressed block ends with a full flush (RFC
 1951, Z_FULL_FLUSH), so that blocks can be joined.
@@ -302,7 +302,7 @@ def collections_of(snapshot: Exposed) -> tuple[Collection, ...]:
 
 
 def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupColumns:
-    """Returns the rows of the groups that have series for each partition."""
+    """Returns the partitions of the groups whose `detail` is `partition`."""
     partitions, assessments = collection.columns
     is_shown = [group.detail == "partition" for group in groups]
     if all(is_shown):

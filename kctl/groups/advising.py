@@ -36,7 +36,7 @@ class GroupAdvisers:
                         watched.see(group, cluster.taken_at, cluster.taken_at_unix)
 
     def advice(self, group: GroupSnapshot) -> Advice:
-        """Returns the last advice on a group, and watches the group from now on."""
+        """Returns the last advice on a group, and watches the group."""
         key = group.cluster, group.group
         with self._lock:
             watched = self._watched.pop(key) if key in self._watched else _Watched(self._rules)

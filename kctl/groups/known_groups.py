@@ -1,8 +1,8 @@
 """The state of a cluster's groups and logs after many polls. Each value has its own time. No clock, no I/O.
 
 Without a new answer, old values stay until they are too old. A fleet's own group keeps them at any age.
-`reduce.partitions` replaces them if the workers report newer ones. A checkpoint keeps partitions that do not exist. Its
-lag is unknown in topics of another cluster, and in partitions whose log does not exist or ends before the offset.
+`reduce.partitions` replaces them if the workers report newer ones. A checkpoint's partition stays even if it does not
+exist. Its lag is unknown if the topic is in another cluster, or if the log does not exist or ends before the offset.
 """
 
 import re

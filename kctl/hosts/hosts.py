@@ -235,8 +235,8 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks `host`, or all other hosts, for their agents' replies. Also asks gone hosts, which may only be cut off
-        from Kafka. Raises BadParams for an unknown host."""
+        """Asks `host`, or all other hosts, for their agents' replies. Also asks gone hosts, which may be running, but
+        cut off from Kafka. Raises BadParams for an unknown host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen

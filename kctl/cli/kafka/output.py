@@ -44,7 +44,7 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """Reports problems, and rows that have an error. Raises a single problem unchanged, otherwise IncompleteAnswer."""
+    """If there are problems or rows with an error, raises IncompleteAnswer, or a single problem unchanged."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:
