@@ -143,7 +143,7 @@ def _leave(code: int) -> None:
 def _run(words: list[str], env: Mapping[str, str]) -> int:
     options, rest = before_command(words)
     if "--version" in options:
-        sys.stdout.write(f"kctl {__version__}\n")
+        echo(f"kctl {__version__}")
         return 0
     if shell := env.get("_KCTL_COMPLETE"):
         from kctl.cli.completion import complete

@@ -14,7 +14,6 @@ import uuid
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 from kafka import KafkaAdminClient
@@ -142,9 +141,7 @@ class KafkaBroker:
         self.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:

@@ -1,22 +1,29 @@
 """Metrics of partitions and topics."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from operator import attrgetter
 
 import numpy as np
 
-from kctl.exporter.metric import GROUP, PARTITION, Metric, OfGroup, PartitionColumn, Sample, WordColumn, quoted
+from kctl.exporter.metric import (
+    GROUP,
+    PARTITION,
+    Metric,
+    OfGroup,
+    PartitionColumn,
+    Sample,
+    WordColumn,
+    by_label,
+    quoted,
+)
 from kctl.groups.snapshot import GroupColumns, GroupSnapshot
 from kctl.rows.columns import ABSENT, Ints, Reals
 from kctl.status import Status
 
 
-def _topic_lag(group: GroupSnapshot) -> Iterator[Sample]:
-    if group.detail == "group":
-        return
-    for topic, lag in group.lag.topics.items():
-        if lag is not None:
-            yield (topic,), lag
+def _topic_lag(group: GroupSnapshot) -> list[Sample]:
+    topics = {} if group.detail == "group" else group.lag.topics
+    return by_label({topic: lag for topic, lag in topics.items() if lag is not None})
 
 
 def _assessed(name: str) -> Callable[[GroupColumns], Reals]:

@@ -250,12 +250,10 @@ def _detailed(view: GroupsView, snapshot: ClusterSnapshot, group: GroupSnapshot)
     ]
     for row in rows:
         del row["worker"]
-    members, error = None, None
     try:
-        described = view.describe(group.cluster, group.group)
-        members = _members(described, group)
+        members, error = _members(view.describe(group.cluster, group.group), group), None
     except KctlError as problem:
-        error = str(problem)
+        members, error = None, str(problem)
     return {**_row(group, taken_ago), "rows": rows, "members": members, "members_error": error}
 
 

@@ -40,8 +40,7 @@ async def asset(request: Request, digest: str, name: str) -> Response:
         raise HTTPException(404, "the page has no such file")
     is_gzipped = "gzip" in request.headers.get("accept-encoding", "")
     headers = {"cache-control": "private, max-age=31536000, immutable", "vary": "accept-encoding"}
-    if is_gzipped:
-        headers["content-encoding"] = "gzip"
+    headers |= {"content-encoding": "gzip"} if is_gzipped else {}
     return Response(found.gzipped if is_gzipped else found.body, media_type=_TYPES[name[-3:]], headers=headers)
 
 
@@ -57,11 +56,8 @@ class _File(NamedTuple):
 @cache
 def _files() -> Mapping[str, _File]:
     folder = resources.files("kctl.http").joinpath("page")
-    vendor = folder.joinpath("vendor")
-    named = {
-        **{each.name: each for each in folder.iterdir()},
-        **{f"vendor/{each.name}": each for each in vendor.iterdir()},
-    }
+    named = {each.name: each for each in folder.iterdir()}
+    named |= {f"vendor/{each.name}": each for each in folder.joinpath("vendor").iterdir()}
     bodies = {
         name: each.read_bytes() for name, each in sorted(named.items()) if name[-3:] in _TYPES or name == "index.html"
     }

@@ -7,6 +7,7 @@ have the same number of them.
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -46,11 +47,9 @@ class _Log:
         back = 1
         while self.start < end:
             begin = max(end - back, self.start)
-            last = None
-            for last in self.read(begin, end):  # noqa: B007 - keeps no list of perhaps a million messages
-                pass
-            if last is not None or begin == self.start:
-                return last
+            last = deque(self.read(begin, end), maxlen=1)  # not a list of perhaps a million messages
+            if last or begin == self.start:
+                return last[0] if last else None
             back *= 100  # transactions and compaction leave gaps
         return None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask
 from kctl.cli.groups.api_client import CLUSTER, TOKEN_FILE, URL_OPTION, GroupsApi
-from kctl.cli.output import as_text
+from kctl.cli.output import as_text, echo
 from kctl.cli.table import cell, clean
 from kctl.fields import moment
 from kctl.rpc.decode import answered
@@ -34,7 +33,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         document, raw = reply.result, reply.raw
     advice = answered("advice", Advice, raw)
     text = "\n".join(_lines(advice)) if options.output == "table" else as_text(document, options.output)
-    sys.stdout.write(f"{text}\n")
+    echo(text)
     return _EXIT_CODES.get(advice.answer.value, 1)
 
 

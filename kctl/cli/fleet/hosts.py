@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import ask
-from kctl.cli.output import as_text, whole
+from kctl.cli.output import as_text, echo, whole
 from kctl.cli.table import columns, duration, render
 from kctl.errors import IncompleteAnswer
 from kctl.fields import moment
@@ -28,7 +27,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     reply = ask(fleets.find(options.config, env), "hosts", {}, options.timeout, of_master=True)
     answer = answered("hosts", HostsAnswer, reply.raw)
     text = "\n".join(_lines(answer)) if options.output == "table" else as_text(whole(reply), options.output)
-    sys.stdout.write(f"{text}\n")
+    echo(text)
     if missing := [f"{row.name} ({row.state})" for row in answer.rows if row.is_missing]:
         raise IncompleteAnswer(f"hosts are missing: {', '.join(missing)}")
     if answer.error is not None:

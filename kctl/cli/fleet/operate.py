@@ -10,7 +10,7 @@ from typing import Any
 
 from kctl.cli.command import CONFIG, OUTPUT, YES, Command, Option
 from kctl.cli.fleet.operations import carry_out, follow, show, submit
-from kctl.cli.output import confirmed
+from kctl.cli.output import confirmed, echo
 from kctl.cli.table import clean, columns, render
 from kctl.errors import OperationFailed, UsageError
 from kctl.fleets import Fleet, find
@@ -130,7 +130,7 @@ def _seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argp
         params = {name: value for name, value in params.items() if name != "partition"} | {"to": _confirmed(plan)}
     done = follow(fleet, submit(fleet, "seek", params, options.deadline))
     if options.output == "table" and done["state"] == "done":
-        sys.stdout.write("\n".join([*_table(done), ""]))
+        echo("\n".join(_table(done)))
     else:
         show(done, options.output)
 
@@ -138,7 +138,7 @@ def _seek(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: argp
 def _confirmed(plan: dict[str, Any]) -> str:
     if plan["state"] != "done":
         raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
-    sys.stderr.write("\n".join([*_table(plan), ""]))
+    echo("\n".join(_table(plan)), is_error=True)
     if not sys.stdin.isatty():
         raise UsageError("stdin is not a terminal, so you cannot confirm it: use --yes, or --dry-run")
     if not confirmed("Do it?"):
@@ -156,9 +156,9 @@ def _stack(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: arg
     show(done, options.output)
     if options.output == "table":
         for thread in done["result"].get("threads", ()):
-            sys.stdout.write(f"\n{thread['thread']}\n{thread['stack'].rstrip()}\n")
+            echo(f"\n{thread['thread']}\n{thread['stack'].rstrip()}")
         for jvm in done["result"].get("jvms", ()):
-            sys.stdout.write(f"\nJVM, pid {jvm['pid']}\n{jvm.get('stack') or jvm.get('error')}\n")
+            echo(f"\nJVM, pid {jvm['pid']}\n{jvm.get('stack') or jvm.get('error')}")
 
 
 _OWN = {"seek": _seek, "restart": _restart, "stack": _stack}

@@ -106,14 +106,12 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 def show(operation: dict[str, Any], output: str) -> None:
     """Prints the outcome. Raises OperationFailed or OperationUnknown if that is the outcome."""
     if output != "table":
-        sys.stdout.write(f"{as_text(operation, output)}\n")
+        echo(as_text(operation, output))
     elif operation["state"] == "running":
         text = f": {clean(operation['text'])}" if operation["text"] else ""
-        sys.stdout.write(
-            f"operation {operation['id']} is in progress{text}; to follow it: `kctl operation {operation['id']}`\n"
-        )
+        echo(f"operation {operation['id']} is in progress{text}; to follow it: `kctl operation {operation['id']}`")
     elif operation["state"] == "done":
-        sys.stdout.write(f"{clean(operation['text'])}\n")
+        echo(clean(operation["text"]))
     if operation["state"] in _ERRORS:
         raise _ERRORS[operation["state"]](
             f"operation {operation['id']}, {operation['operation']}: {clean(operation['text'])}"

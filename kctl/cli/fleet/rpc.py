@@ -12,7 +12,7 @@ from kctl import fleets
 from kctl.cli.command import CONFIG, WIDE_OUTPUT, Command, Option, nearest
 from kctl.cli.fleet.ask import OF_HOSTS, OLD_SECONDS, ask, incomplete, of_hosts, remark
 from kctl.cli.fleet.tables import VIEWS, check, lines_of, read
-from kctl.cli.output import as_json, as_yaml, whole
+from kctl.cli.output import as_json, as_yaml, echo, whole
 from kctl.cli.table import clean, duration
 from kctl.errors import IncompleteAnswer, KctlError, UsageError
 from kctl_agent.replies.questions import QUESTIONS
@@ -37,7 +37,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
         watch(lambda: _with_remark(*poll()), options.watch, title, separator)
         return
     text, verdict, problem = poll()
-    sys.stdout.write(f"{text}\n")
+    echo(text)
     if verdict is not None:
         sys.stdout.flush()
         sys.stderr.write(f"kctl: {verdict}\n")

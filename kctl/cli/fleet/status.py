@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +10,7 @@ from kctl import fleets
 from kctl.cli.command import CONFIG, OUTPUT, Command, Option
 from kctl.cli.fleet.ask import OF_HOSTS, OLD_SECONDS, ask, incomplete, of_hosts
 from kctl.cli.fleet.worker_table import STATUS, worker_table
-from kctl.cli.output import as_text, whole
+from kctl.cli.output import as_text, echo, whole
 from kctl.cli.table import cell, clean, duration
 from kctl.errors import NotWell
 from kctl.fields import moment
@@ -35,7 +34,7 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     fleet = fleets.find(options.config, env)
     reply = ask(fleet, "status", of_hosts(options), options.timeout, of_master=True)
     status = answered("status", StatusAnswer, reply.raw)
-    sys.stdout.write(f"{_text(fleet, status, reply, options.output)}\n")
+    echo(_text(fleet, status, reply, options.output))
     verdict = status.verdict
     if verdict.level.value in ("unknown", "failing", options.fail_on):
         raise NotWell(verdict.sentence)

@@ -27,9 +27,15 @@ def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
         return
     master = fleet.master or _master_of(fleet)
     started = time.monotonic()
-    # A pidfd denotes this process only: its pid cannot become another's between the check and the signal.
-    descriptor = _opened(fleet, master)
+    gone = NobodyListening(f"no master is running there: the master of {fleet.run_dir}, pid {master.pid}, is gone")
     try:
+        # A pidfd denotes this process only: its pid cannot become another's between the check and the signal.
+        descriptor = os.pidfd_open(master.pid)
+    except ProcessLookupError:
+        raise gone from None
+    try:
+        if not is_alive(master):
+            raise gone
         sys.stderr.write(f"stopping fleet {fleet.name} (master pid {master.pid})\n")
         signal.pidfd_send_signal(descriptor, signal.SIGTERM)
         _wait(descriptor, fleet, master, started, timeout)
@@ -58,21 +64,6 @@ def _master_of(fleet: Fleet) -> ProcessIdentity:
         raise SocketNotPermitted(f"you are not allowed to stop {fleet.name}: {error}") from None
     except (OSError, ValueError):
         raise NobodyListening(f"{path} does not name the master's process") from None
-
-
-def _opened(fleet: Fleet, master: ProcessIdentity) -> int:
-    gone = f"no master is running there: the master of {fleet.run_dir}, pid {master.pid}, is gone"
-    try:
-        descriptor = os.pidfd_open(master.pid)
-    except ProcessLookupError:
-        raise NobodyListening(gone) from None
-    try:
-        if not is_alive(master):
-            raise NobodyListening(gone)
-    except BaseException:
-        os.close(descriptor)
-        raise
-    return descriptor
 
 
 def _wait(descriptor: int, fleet: Fleet, master: ProcessIdentity, started: float, timeout: float) -> None:

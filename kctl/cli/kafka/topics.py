@@ -24,6 +24,7 @@ from kctl.kafka.client.layout import (
     topics_of,
 )
 from kctl.kafka.client.reasons import name_of_code
+from kctl.kafka.lag import lag_of
 from kctl.kafka.offsets import EARLIEST, LATEST, log_offsets
 
 _TOPICS = ("topic", "partitions", "replicas", "under_replicated", "no_leader", "internal")
@@ -149,10 +150,7 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
 def _deleted(connection: ClusterConnection, topic: Topic) -> dict[str, Any]:
     keys = [(topic.name, each.partition) for each in topic.partitions]
     starts, ends = (log_offsets(connection, {topic.name: topic}, keys, at) for at in (EARLIEST, LATEST))
-    counts = [
-        None if (end := ends[key].offset) is None or (start := starts[key].offset) is None else end - start
-        for key in keys
-    ]
+    counts = [lag_of(starts[key].offset, ends[key].offset) for key in keys]
     known = [count for count in counts if count is not None]
     return {
         "topic": topic.name,

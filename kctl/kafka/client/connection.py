@@ -181,9 +181,11 @@ class ClusterConnection:
 
     def ask_each(self, questions: Iterable[tuple[Node, Any]]) -> list[Any]:
         """Sends all requests at once. Returns the response or a KctlError for each request, in order."""
-        outcomes: list[Any] = self._net.run(
-            self._send_each, [(self._as_first(node), self._named(node), request) for node, request in questions]
-        )
+        sent = [
+            (self.first if node == self._same_as_first else node, self._named(node), request)
+            for node, request in questions
+        ]
+        outcomes: list[Any] = self._net.run(self._send_each, sent)
         return outcomes
 
     def coordinators(self, groups: Iterable[str]) -> dict[str, int | KctlError]:
@@ -223,9 +225,6 @@ class ClusterConnection:
         # One request for all groups (Kafka 3.0, KIP-699).
         request = FindCoordinatorRequest(key_type=CoordinatorType.GROUP, coordinator_keys=names, min_version=4)
         return self.ask_anybody(request).coordinators
-
-    def _as_first(self, node: Node) -> Node:
-        return self.first if node == self._same_as_first else node
 
     def _named(self, node: Node) -> str:
         if isinstance(node, int):
