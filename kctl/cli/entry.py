@@ -63,13 +63,9 @@ Exit codes: 0 ok, 1 failed, 2 wrong usage or configuration, 3 incomplete answer,
 23 wrong protocol, 24 group has members. A Spark checkpoint: 25 cannot be read, 26 cannot be used.
 """
 
-INTERRUPTED = 130
-_GARBAGE_THRESHOLD = 100_000
-"""With Python's default of 700 new objects, the garbage collector takes a twentieth of the time of `kctl kafka lag`."""
 _QUICK = frozenset({"rpc", "status", "kafka", *OPERATIONS})
 """Commands that must be fast and have released everything when they end."""
 _OF_SPARK = frozenset({"msgpack", "pandas", "pyarrow", "pyspark", "zlib_ng"})
-BROKEN_PIPE = 141  # the exit code of a process that ended by SIGPIPE (13)
 
 
 def run_process() -> int:
@@ -77,7 +73,7 @@ def run_process() -> int:
     words = before_command(sys.argv[1:])[1]
     is_quick = not _QUICK.isdisjoint(words[:1])
     if is_quick:
-        gc.set_threshold(_GARBAGE_THRESHOLD)
+        gc.set_threshold(100_000)  # Python's default of 700 takes a twentieth of the time of `kctl kafka lag`
         if not any(word.startswith(("-b", "--b")) for word in words):  # with -b `kctl kafka` reads no configuration
             _import_msgspec()
     code = run()
@@ -104,9 +100,9 @@ def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.envi
     except BrokenPipeError:
         # Python's flush at exit must not fail again on what is still buffered.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return BROKEN_PIPE
+        return 141  # as a process that ended by SIGPIPE (13)
     except KeyboardInterrupt:
-        return INTERRUPTED
+        return 130
     except Exception as error:
         if "--debug" in before_command(words)[0] or env.get("KCTL_DEBUG") == "1":
             import traceback  # 3 ms

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator
 from kctl.cli.command import Command, CommandGroup, Option
 
 HELP = Option(("-h", "--help"), "show this message and exit", "flag")
-_MOST_COLUMNS = 120
 _WIDEST_NAME = 32
 
 
 def page(node: Command | CommandGroup, path: str) -> str:
     """Returns the help page of a command, as wide as the terminal, up to 120 columns."""
-    width = min(shutil.get_terminal_size().columns, _MOST_COLUMNS)
+    width = min(shutil.get_terminal_size().columns, 120)
     arguments = [each for each in node.options if each.is_argument]
     options = [each for each in node.options if not each.is_argument]
     usage = " ".join([f"Usage: {path} [OPTIONS]", *_usage(node, arguments)])

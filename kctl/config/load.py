@@ -166,8 +166,6 @@ def _anchored(value: Any, folder: Path) -> Any:
 
 LAKE_TRIGGER_SECONDS = 20.0
 """Each batch leaves three inodes for the week that a table keeps old versions: 93,000 (benchmarks/README.md)."""
-_EXPORTER_PORT = 9751
-"""Differs from the default of `http.port`, because a fleet's master may run on the same machine."""
 _LIMIT_BYTES = 1024 * 1024
 _CONTEXTS = "contexts"
 _SECTION_PREFIXES = tuple(f"KCTL_{section.upper()}_" for section in SECTIONS)
@@ -300,7 +298,7 @@ def load_exporter(
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()
-    findings.values.setdefault("http.port", _EXPORTER_PORT)
+    findings.values.setdefault("http.port", 9751)  # not the default: a fleet's master may run on the same machine
     clusters, own = findings.named("clusters", ClusterSection), findings.values.get("kafka.cluster", "default")
     if servers is not None:
         if clusters:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
 GROUP = "demo"
 
-MARKER = ".kctl-demo"
 SETTLE_SECONDS = 60.0
 
 TOML = """\
@@ -69,7 +68,7 @@ port = 0
 
 def lay_out(directory: Path) -> None:
     """Makes the demo's folder, or clears that of an earlier demo. Raises UsageError if another folder is not empty."""
-    marker = directory / MARKER
+    marker = directory / ".kctl-demo"
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UsageError(
             f"{directory} is not empty and not the folder of an earlier demo; name a new folder with --dir"

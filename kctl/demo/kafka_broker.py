@@ -31,9 +31,6 @@ _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData
 # Not the seeded generator, with which two processes of a test run would choose the same ports.
 _chance = random.SystemRandom()
 _POLL_SECONDS = 0.05
-_STARTED = "Kafka Server started"
-_LOG_LINES_SHOWN = 12
-_LINE_SHOWN_CHARACTERS = 300
 
 _PROPERTIES = {
     "process.roles": "broker,controller",
@@ -204,7 +201,7 @@ class KafkaBroker:
                 exit_code = process.wait(_POLL_SECONDS)
             except subprocess.TimeoutExpired:
                 # Check the broker's own log first, because another process may listen on this port.
-                if _STARTED in self._log_since(log_start) and _answers(port):
+                if "Kafka Server started" in self._log_since(log_start) and _answers(port):
                     return
             else:
                 raise StartError(self._failure(f"it ended with exit code {exit_code}", log_start))
@@ -212,7 +209,7 @@ class KafkaBroker:
 
     def _failure(self, what: str, log_start: int) -> str:
         lines = [line for line in self._log_since(log_start).splitlines() if not line.startswith("\tat ")]
-        shown = [line[:_LINE_SHOWN_CHARACTERS] for line in lines[-_LOG_LINES_SHOWN:]]
+        shown = [line[:300] for line in lines[-12:]]
         return "\n  ".join([f"the Kafka broker did not start: {what}; the end of {self.log_path}:", *shown])
 
     def _log_size(self) -> int:

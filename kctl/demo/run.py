@@ -46,8 +46,6 @@ RUN = 16
 """Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise, with many
 partitions, each message would be its own batch and cost a core."""
 VALUE_BYTES = 200
-BLOCK_SECONDS = 5.0
-"""How long a client call may wait for metadata or room, and so how late `stop` may take effect."""
 
 
 class Producer(threading.Thread):
@@ -68,7 +66,7 @@ class Producer(threading.Thread):
             enable_idempotence=True,
             acks="all",
             linger_ms=20,
-            max_block_ms=int(BLOCK_SECONDS * 1000),
+            max_block_ms=5000,  # for metadata or room; so late may `stop` take effect
             client_id="kctl-demo",
         )
 
@@ -147,7 +145,6 @@ REFRESH_SECONDS = 0.5
 LINE_SECONDS = 2.0
 DRAIN_SECONDS = 120.0
 START_SECONDS = 300.0
-TOPIC_SECONDS = 30.0
 
 
 class PartEnded(Exception):
@@ -265,7 +262,7 @@ def _demo(
         interrupts.is_something_to_end = True
         stack.callback(fleet.stop)
         fleet.start()  # its processes take seconds to start; the topic is made meanwhile
-        with ClusterConnection(plain(broker.bootstrap_servers), TOPIC_SECONDS) as connection:
+        with ClusterConnection(plain(broker.bootstrap_servers), timeout_seconds=30.0) as connection:
             connection.open()
             create_topic(connection, TOPIC, options.partitions, None, {})
         owner = Binding(GROUP, broker.cluster_id) if KINDS[options.storage].is_table else None

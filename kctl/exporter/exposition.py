@@ -37,10 +37,6 @@ def _takes_gzip(accept_encoding: str) -> bool:
     return False
 
 
-_Pages: TypeAlias = tuple[Exposed | None, dict[Format, bytes]]
-"""A snapshot, and its pages that were rendered."""
-
-
 class Exposition:
     """A cache of rendered pages, for any thread."""
 
@@ -49,7 +45,7 @@ class Exposition:
         self._text = TextRenderer(METRICS)
         self._lock = threading.Lock()
         self._asked: dict[Format, int] = {}
-        self._pages: tuple[_Pages, ...] = ()
+        self._pages: tuple[tuple[Exposed | None, dict[Format, bytes]], ...] = ()
         """Pages of the last snapshot, and of the one that is about to replace it."""
 
     async def page(self, accept: str, accept_encoding: str) -> Page:

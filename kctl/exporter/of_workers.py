@@ -15,7 +15,6 @@ from kctl_agent.replies.workers import CommitStats, EngineStats, SinkerStats, Wo
 _WORKER = (*GROUP, "worker")
 _Named: TypeAlias = Callable[[FleetSnapshot], Iterable[tuple[tuple[str, ...], object | None]]]
 """Finds the replies of one type in a snapshot, each with its label values. A reply that is missing is None."""
-_Samples = Callable[[FleetSnapshot], Iterator[Sample]]
 
 
 def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[Metric]:
@@ -33,7 +32,7 @@ def _declared(reply: type, labels: tuple[str, ...], named: _Named) -> Iterator[M
         )
 
 
-def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> _Samples:
+def _samples(of: Sequence[tuple[str, FieldMetric]], named: _Named) -> Callable[[FleetSnapshot], Iterator[Sample]]:
     def samples(snapshot: FleetSnapshot) -> Iterator[Sample]:
         for labels, reply in named(snapshot):
             for name, metric in of if reply is not None else ():

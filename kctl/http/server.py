@@ -208,8 +208,6 @@ class BoundedProtocol(H11Protocol):
 
 
 _BACKLOG = 128
-_SHUTDOWN_SECONDS = 1
-_IDLE_SECONDS = 20  # an idle connection is closed after this; Prometheus asks earlier, or reconnects
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections at a time before any of them can be rejected."""
 _SHARE = 4
@@ -277,8 +275,8 @@ class HttpServer:
             proxy_headers=False,
             backlog=_ACCEPTED_AT_ONCE,
             h11_max_incomplete_event_size=HEADER_BYTES,
-            timeout_keep_alive=_IDLE_SECONDS,
-            timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
+            timeout_keep_alive=20,  # Prometheus asks earlier, or reconnects
+            timeout_graceful_shutdown=1,
         )
         self._server = _Server(config)
 

@@ -12,7 +12,6 @@ from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.reasons import failure
 
 _POLL_MILLISECONDS = 200
-_MESSAGE_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +65,7 @@ def _consumer(access: ClusterAccess, is_read_committed: bool, milliseconds: int)
             enable_auto_commit=False,
             auto_offset_reset="none",
             isolation_level="read_committed" if is_read_committed else "read_uncommitted",
-            max_partition_fetch_bytes=_MESSAGE_BYTES,
+            max_partition_fetch_bytes=64 * 1024 * 1024,
             request_timeout_ms=max(milliseconds, 1000),
             bootstrap_timeout_ms=milliseconds,
             allow_auto_create_topics=False,

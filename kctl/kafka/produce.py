@@ -29,7 +29,6 @@ _WAITING_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 100
 _WAIT_SECONDS = 0.2
 _MAGIC = 2
-_REQUEST_MILLISECONDS = 10_000  # after this time the client looks for another leader
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,7 +236,7 @@ def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[s
         "linger_ms": min(20 if is_bulk else 0, milliseconds // 4),
         "batch_size": _BATCH_BYTES if is_bulk else 16384,
         "delivery_timeout_ms": milliseconds,
-        "request_timeout_ms": max(min(milliseconds // 3, _REQUEST_MILLISECONDS), 1),
+        "request_timeout_ms": max(min(milliseconds // 3, 10_000), 1),  # then the client looks for another leader
         "max_block_ms": milliseconds,
         "bootstrap_timeout_ms": milliseconds,
         "max_request_size": _REQUEST_BYTES,

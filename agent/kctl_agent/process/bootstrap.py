@@ -34,11 +34,6 @@ from kctl_agent.storage.base import StorageMisconfigured
 _LOG = logging.getLogger(__name__)
 
 EX_CONFIG = 78  # the master does not restart a process with this exit code
-_SWITCH_SECONDS = 0.0005
-"""How long a thread may keep the interpreter while the agent waits; Python's default of 5 ms was the agent's p99."""
-
-_PRIVATE = 0o077
-"""Files of the process, of Spark and of the user's handler are readable by this user alone."""
 
 
 class BootstrapError(AgentError, code="bootstrap_failed"):
@@ -66,8 +61,8 @@ def begin(
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
     """Starts the agent, runs `serve` and returns its exit code, or EX_CONFIG or 1 after an error."""
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    os.umask(_PRIVATE)
+    sys.setswitchinterval(0.0005)  # while the agent waits; Python's default of 5 ms was the agent's p99
+    os.umask(0o077)  # only this user may read files of the process, of Spark and of the user's handler
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C
     try:
         settings = parse(sys.stdin.readline())

@@ -22,8 +22,6 @@ _PASSING: Final = frozenset(
     }
 )  # fmt: skip
 
-_PROBE_BYTES: Final = 1 << 16
-"""A probe must be larger than the room that a full file system may have in partly used blocks."""
 
 T = TypeVar("T")
 
@@ -46,7 +44,7 @@ def outage(error: BaseException) -> Outside | None:
 def disk_error(folder: Path) -> str | None:
     try:
         with TemporaryFile(dir=folder) as file:
-            file.write(bytes(_PROBE_BYTES))
+            file.write(bytes(1 << 16))  # more room than a full file system may have in partly used blocks
             file.flush()
     except OSError as error:
         return f"{folder} cannot be written: {error.strerror}"

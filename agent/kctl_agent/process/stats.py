@@ -22,11 +22,9 @@ from kctl_agent.storage.limits import StorageStats, TableStats, why_full
 
 _PUBLISH_SECONDS = 0.5
 _COUNT_SECONDS = 1.0
-_CLOSE_SECONDS = 2.0
 _EXPIRE_SECONDS = 60.0
 _READ_DEAD_SECONDS = 5.0
 _MISSED_DEAD_SECONDS = 60.0
-_KEPT_EVENTS = 50
 _RATE_WINDOW_SECONDS = 10.0
 
 
@@ -51,7 +49,7 @@ class ProcessStats(ABC):
         self._batch_seconds_total = 0.0
         self._batch_started_at: float | None = None
         self._recent: deque[tuple[float, int]] = deque()
-        self._events: deque[Event] = deque(maxlen=_KEPT_EVENTS)
+        self._events: deque[Event] = deque(maxlen=50)
         self._thread = threading.Thread(target=self._run, name="kctl-stats", daemon=True)
         self._last = Snapshot(self._started_at, self._worker)
         self._troubles = Troubles()
@@ -190,7 +188,7 @@ class StoringStats(ProcessStats):
         self._closed = True
         self._count_now.set()
         if self._counting.is_alive():
-            self._counting.join(_CLOSE_SECONDS)  # a storage that hangs is not waited for
+            self._counting.join(2.0)  # a storage that hangs is not waited for
         super().close()
 
     def _common(self, kind: str) -> Snapshot:

@@ -15,7 +15,6 @@ from kctl_agent.storage.base import Storage
 from kctl_agent.storage.causes import cause_of, public_class
 from kctl_agent.storage.limits import StorageStats
 
-KEPT_CALLS = 1000
 RECENT_SECONDS = 60.0
 FAILING_TRIES = 10
 
@@ -28,7 +27,7 @@ class SinkerProcessStats(StoringStats):
         self._settled = Counter[str]()
         self.in_flight = self._handler_errors = 0
         self._failed, self._failing_since = 0, math.inf
-        self._calls: deque[float] = deque(maxlen=KEPT_CALLS)
+        self._calls: deque[float] = deque(maxlen=1000)
         self._tries: deque[tuple[float, int, int]] = deque()
         self.handler: str | None = None
         self._error_class: str | None = None

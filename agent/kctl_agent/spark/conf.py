@@ -23,13 +23,9 @@ if TYPE_CHECKING:
 
 LOG_OPTION = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
 STOP_SECONDS = 10
-POLLING_MS = 50
-"""Spark's pause before it asks the brokers again. Its default of 10 ms keeps a core busy at rest."""
 CHECKPOINT_FILES = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 """Without its native library, Hadoop starts `readlink` and `chmod` processes: twelve for the two log entries of a batch
 by default, four with this class, which saves 0.1 s (benchmarks/README.md)."""
-KEPT_JOBS = 20
-KEPT_TASKS = 1000
 KEPT_CONSUMERS = 1000
 """Kafka consumers that a JVM keeps until the number of partitions is known (`kept_consumers`). With Spark's 64, a batch
 over 400 partitions takes twice as long (benchmarks/README.md)."""
@@ -97,7 +93,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.speculation": "false",
         "spark.sql.streaming.stopTimeout": f"{STOP_SECONDS}s",
-        "spark.sql.streaming.pollingDelay": f"{POLLING_MS}ms",
+        "spark.sql.streaming.pollingDelay": "50ms",  # the default of 10 ms keeps a core busy at rest
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
         "spark.sql.execution.arrow.maxBytesPerBatch": "16m",
         "spark.python.daemon.module": "kctl_agent.worker.query.daemon",
@@ -140,7 +136,7 @@ def _history(settings: SparkSettings) -> dict[str, str]:
     if settings.conf.get("spark.ui.enabled", "false").lower() == "true":
         return {}
     names = ("ui.retainedJobs", "ui.retainedStages", "ui.retainedDeadExecutors", "sql.ui.retainedExecutions")
-    return {f"spark.{name}": str(KEPT_JOBS) for name in names} | {"spark.ui.retainedTasks": str(KEPT_TASKS)}
+    return {f"spark.{name}": "20" for name in names} | {"spark.ui.retainedTasks": "1000"}
 
 
 def memory_exits(settings: SparkSettings) -> Path:

@@ -25,7 +25,6 @@ _SHORT = {"topic": ("-t",), "partition": ("-p",)}  # the same short options as i
 _KINDS = {"str": "text", "int": "int", "bool": "flag"}
 _COLUMNS = columns("topic >partition >from >to >skipped >again")
 """The columns of a seek; `again` is how many offsets will be handled a second time."""
-_WAIT = Option(("--wait",), "wait for the outcome and show progress; otherwise print the id", "flag")
 
 
 def command(name: str) -> Command:
@@ -63,7 +62,7 @@ def _options(kind: type[FleetOperation]) -> Iterator[Option]:
     if any(each.name == "dry_run" for each in fields(kind)):
         yield YES
     if kind.is_long:
-        yield _WAIT
+        yield Option(("--wait",), "wait for the outcome and show progress; otherwise print the id", "flag")
     at = "this host of the fleet, or on `all` in turn" if kind.for_all_hosts else "this host of the fleet"
     yield Option(("--host",), f"run it on {at}", metavar="NAME")
     yield Option(("--deadline",), f"give up after this time; default: {kind.limit_seconds:g}", "seconds", "SECONDS")

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from kctl_agent.replies.describe import MethodsReply
     from kctl_agent.replies.fields import TopicPartition
 
-_LINE_COLUMNS = 120
-
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
     """Formats partitions as `orders[0-3,6] payments[1]`. If a topic's list is longer than `longest` characters,
@@ -113,7 +111,7 @@ def listed(reply: Any) -> list[str]:
 
 def workers(workers: Workers) -> list[str]:
     """Formats the table of workers. Cuts lines at 120 columns, so a long error is shortened."""
-    return [clip(line, _LINE_COLUMNS) for line in worker_table(workers.rows, RPC)]
+    return [clip(line, 120) for line in worker_table(workers.rows, RPC)]
 
 
 def workers_wide(workers: Workers) -> list[str]:

@@ -16,7 +16,6 @@ from kctl.kafka.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, committed, log_o
 from kctl.kafka.target import milliseconds
 
 _LAG = ("group", "topic", "partition", "current_offset", "log_end_offset", "lag", "consumer_id", "host", "client_id")
-_OFFSETS = ("topic", "partition", "offset", "timestamp")
 _COMMITTED = ("group", "topic", "partition", "committed_offset", "leader_epoch", "metadata")
 
 
@@ -46,7 +45,7 @@ def list_offsets(options: argparse.Namespace, env: Mapping[str, str]) -> None:
         {"topic": topic, "partition": partition, **offsets[topic, partition]._asdict()}
         for topic, partition in sorted(partitions)
     ]
-    show(options, _OFFSETS, rows)
+    show(options, ("topic", "partition", "offset", "timestamp"), rows)
 
 
 def offset_fetch(options: argparse.Namespace, env: Mapping[str, str]) -> None:

@@ -20,7 +20,6 @@ _MANY = ("topic", "partition", "messages", "first_offset", "last_offset")
 _CHECK_EVERY = 4096
 _SHOW_SECONDS = 0.2
 _BAR_COLUMNS = 30
-_LINE_ENDS = 1
 
 
 def produce(options: argparse.Namespace, env: Mapping[str, str]) -> None:
@@ -122,7 +121,7 @@ def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> s
     speed = f"{messages:,} messages  {size / seconds / 1e6:.1f} MB/s  {messages / seconds:,.0f} a second"
     if not total_bytes:
         return speed
-    part = min((size + messages * _LINE_ENDS) / total_bytes, 1.0)
+    part = min((size + messages) / total_bytes, 1.0)  # a message has a line end in the file
     left = f"  {seconds * (1 - part) / part:,.0f} s left" if part else ""
     return f"[{'#' * int(part * _BAR_COLUMNS):<{_BAR_COLUMNS}}] {part:4.0%}  {speed}{left}"
 

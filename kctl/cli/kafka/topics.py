@@ -33,10 +33,6 @@ _SETTINGS = ("setting", "value", "set_by")
 _BROKERS = ("node_id", "host", "port", "rack", "controller", "leaders", "replicas", "not_in_sync")
 _NAME = re.compile("[A-Za-z0-9._-]{1,249}")
 """The broker's own check (org.apache.kafka.common.internals.Topic)."""
-_CREATED = ("topic", "partitions", "replicas", "topic_id")
-_DELETED = ("topic", "partitions", "messages", "topic_id")
-_ALTERED = ("setting", "old", "new")
-_DEFAULT = "(default)"
 
 
 def topics(options: argparse.Namespace, env: Mapping[str, str]) -> None:
@@ -121,7 +117,7 @@ def create_topic(options: argparse.Namespace, env: Mapping[str, str]) -> None:
             with audited(options, env, connection, "create-topic", topic=options.topic, **params) as running:
                 made = _create(connection, options, settings)
                 running.text = f"topic {made.topic} created, {made.partitions} partitions"
-    show(options, _CREATED, [made._asdict()], executed=not options.dry_run)
+    show(options, made._fields, [made._asdict()], executed=not options.dry_run)
 
 
 def _create(connection: ClusterConnection, options: argparse.Namespace, settings: Mapping[str, str]) -> admin.NewTopic:
@@ -137,7 +133,7 @@ def delete_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         if topic.is_internal:
             raise UsageError(f"topic {name} is internal to Kafka, so kctl does not delete it")
         row = _deleted(connection, topic)
-        shown = partial(show, options, _DELETED, [row])
+        shown = partial(show, options, ("topic", "partitions", "messages", "topic_id"), [row])
         question = f"Delete topic {name} and all its messages?"
 
         def make() -> str:
@@ -169,7 +165,7 @@ def alter_topic(options: argparse.Namespace, env: Mapping[str, str]) -> int:
         topic = required_topic(connection, name)
         rows = _plan(connection, topic, total, settings)
         _alter(connection, name, total, settings, is_dry_run=True)  # brokers reject it before anything changes
-        shown = partial(show, options, _ALTERED, rows, topic=name)
+        shown = partial(show, options, ("setting", "old", "new"), rows, topic=name)
         question = f"Alter topic {name}?" + (" Partitions cannot be removed again." if total is not None else "")
 
         def make() -> str:
@@ -201,7 +197,7 @@ def _plan(
         rows.append({"setting": "partitions", "old": count, "new": total})
     old = admin.values_of(connection, topic.name, list(settings)) if settings else {}
     return rows + [
-        {"setting": key, "old": old[key], "new": _DEFAULT if value is None else value}
+        {"setting": key, "old": old[key], "new": "(default)" if value is None else value}
         for key, value in settings.items()
     ]
 

@@ -91,7 +91,6 @@ class Streams:
 
 
 _LIVE_AT_A_TIME = 8
-_LIVE_DEADLINE_MS = 2000
 _SHARED_SECONDS = 1.0
 T = TypeVar("T")
 
@@ -234,7 +233,7 @@ class Api:
 
 
 def _question(rpc: str, method: str, params: JsonObject) -> Question:
-    return Question(Role.EXTERNAL, rpc, method, params=params, deadline_ms=_LIVE_DEADLINE_MS)
+    return Question(Role.EXTERNAL, rpc, method, params=params, deadline_ms=2000)
 
 
 def api_of(request: Request) -> Api:

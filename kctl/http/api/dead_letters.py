@@ -40,21 +40,18 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore, Progress
     from kctl_agent.storage.claim import DeadLetter
 
-MOST_IDS = 500
-_WHOLE = Annotated[int, Field(ge=0, le=2**63 - 1)]
 _TEXT = Annotated[str, Field(max_length=1000)]
 _SOME_TEXT = Annotated[str, Field(min_length=1, max_length=1000)]
 _TYPES = MappingProxyType(
     {
-        "int | None": _WHOLE | None,
+        "int | None": Annotated[int, Field(ge=0, le=2**63 - 1)] | None,
         "float | None": Annotated[float, Field(ge=0, le=1e12, allow_inf_nan=False)] | None,
         "str | None": _SOME_TEXT | None,
-        "tuple[str, ...] | None": Annotated[list[_SOME_TEXT], Field(max_length=MOST_IDS)] | None,
+        "tuple[str, ...] | None": Annotated[list[_SOME_TEXT], Field(max_length=500)] | None,
     }
 )
 PAGE_SECONDS = 0.1
 """Time limit of a scan without an index. The page then has the rows found so far, and `next` continues."""
-MOST_GROUPS = 500
 EXPORT_ROWS = 500
 EXPORT_SECONDS = 1.0
 _JSON_LINES = "application/jsonl"
@@ -155,7 +152,7 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)
-    return _json({"rows": list(map(group_document, found[:MOST_GROUPS])), "count": count, "groups": len(found)})
+    return _json({"rows": list(map(group_document, found[:500])), "count": count, "groups": len(found)})
 
 
 @classes_router.get("", summary="How many dead letters there are of each error class")

@@ -24,7 +24,6 @@ PAUSE_SECONDS = 0.1
 _RESERVE = 0.2
 Node = int | str  # a broker's number, or kafka-python's name of a bootstrap server
 _CLIENT_ID = "kctl"
-_FRAME_BYTES = 512 * 1024 * 1024  # the metadata of 100,000 partitions takes tens of megabytes
 
 
 class Deadline:
@@ -275,6 +274,6 @@ def _settings(timeout_seconds: float) -> dict[str, Any]:
         "request_timeout_ms": milliseconds,
         "socket_connection_setup_timeout_ms": milliseconds,
         "max_in_flight_requests_per_connection": 1000,
-        "receive_message_max_bytes": _FRAME_BYTES,
+        "receive_message_max_bytes": 512 * 1024 * 1024,  # metadata of 100,000 partitions takes tens of megabytes
         "reconnect_backoff_ms": 20,
     }

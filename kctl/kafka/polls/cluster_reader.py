@@ -18,8 +18,6 @@ from kctl.kafka.polls.log_reader import LogReader, WantedLogs
 from kctl.kafka.protocol.committed_bytes import CommittedResponses, GroupOffsets, by_topic
 from kctl.kafka.protocol.raw import UNREADABLE, KeptRequests
 
-_TOPICS_SECONDS = 5.0  # maximum age of a fleet's metadata, so that an added partition is soon read
-
 
 @dataclass(eq=False, repr=False)
 class ClusterReader:
@@ -50,7 +48,7 @@ class ClusterReader:
         logs = WantedLogs(
             topics=names,
             ends_stable=isolation_level == "read_committed",
-            topics_seconds=_TOPICS_SECONDS,
+            topics_seconds=5.0,  # so that an added partition is soon read
             starts_each_time=False,
         )
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)

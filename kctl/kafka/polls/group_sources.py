@@ -15,7 +15,6 @@ from kctl.kafka.polls.cluster_reading import ClusterReading
 
 _GONE_AFTER_SECONDS = 30.0
 """After this time a follower that delays the high watermark is out of sync (replica.lag.time.max.ms)."""
-_NO_MEMBERS = frozenset({"Empty", "Dead"})
 _ABSENT_SECONDS = 5.0
 """For this long a missing group counts as missing without new requests; asking takes five."""
 
@@ -114,7 +113,7 @@ class AllGroups:
     def _count_members(self, connection: ClusterConnection, reading: ClusterReading) -> None:
         described: dict[tuple[int, str], list[str]] = defaultdict(list)
         for group in reading.groups.values():
-            if group.state in _NO_MEMBERS:
+            if group.state in ("Empty", "Dead"):
                 reading.members[group.group] = 0
             else:
                 described[group.coordinator, group.type or "classic"].append(group.group)
