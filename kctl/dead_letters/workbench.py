@@ -35,8 +35,6 @@ _MESSAGES = frozenset({"key", "text"})
 Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], Callable[..., object]]
 """Lists an operation: (name, parameters, token name, function that stops the operation) -> function that takes its
 text, and at the end its state."""
-CLOSE_SECONDS = 5.0
-"""How long `close` waits for the current page of a change, which then ends as by a kill."""
 
 
 def _unlisted(*_: object) -> Callable[..., object]:
@@ -93,7 +91,7 @@ class Workbench:
         self._stop.set()
         self._threads.close()
         if self._change is not None:
-            wait([self._change], CLOSE_SECONDS)
+            wait([self._change], timeout=5.0)  # for the current page, which then ends as by a kill
 
     async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
         """Runs `work` in a thread and returns its result. If this call is cancelled, `work` fails at its next call of

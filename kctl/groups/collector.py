@@ -32,8 +32,6 @@ from kctl.status.owners import Owners
 
 log = logging.getLogger(__name__)
 
-_KEPT_OWNERS = 1000
-
 
 @dataclass(frozen=True, slots=True)
 class CollectedCluster:
@@ -228,7 +226,7 @@ def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_second
         return describe_groups(connection, [name])[0]
 
 
-@lru_cache(_KEPT_OWNERS)  # one shared object is fast to compare
+@lru_cache(1000)  # one shared object is fast to compare
 def _owner(protocol_type: str | None, stats: GroupStats | None) -> Owner:
     # Without a protocol type and members, the clients choose their partitions themselves, so their number is unknown.
     if stats is None or not (protocol_type or stats.members):

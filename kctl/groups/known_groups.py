@@ -270,9 +270,6 @@ def _behind(end: Ints, high_watermark: Ints) -> Ints:
     return np.where(is_known, np.maximum(high_watermark - end, 0), ABSENT)
 
 
-_KEPT_NAMES = 200_000
-
-
 def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
     """Returns a function that checks whether a name matches one of the patterns. A pattern is a glob such as
     `payments-*`, or a regular expression between slashes such as `/payments-(eu|us)/`. The expression must match the
@@ -280,7 +277,7 @@ def fits(patterns: Sequence[str]) -> Callable[[str], bool]:
     if not patterns:
         return lambda _: False
     expression = re.compile("|".join(f"(?:{_compiled(pattern).pattern})" for pattern in patterns), re.DOTALL)
-    return lru_cache(_KEPT_NAMES)(lambda name: expression.fullmatch(name) is not None)
+    return lru_cache(200_000)(lambda name: expression.fullmatch(name) is not None)
 
 
 def name_filter(allow: Sequence[str], deny: Sequence[str]) -> Callable[[str], bool]:

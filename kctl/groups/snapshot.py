@@ -11,8 +11,6 @@ from kctl.rows.partitions import LagTotals
 from kctl.status import UNKNOWN, Assessment
 from kctl.status.assessments import NOT_ASSESSED, Assessments
 
-_LET_GO_AT_ONCE = 500
-
 Detail: TypeAlias = Literal["partition", "topic", "group"]
 
 
@@ -63,7 +61,7 @@ class ClusterSnapshot:
     columns: GroupColumns = NOTHING_KNOWN
     """The partitions of all `groups`, one group after the other."""
 
-    def __del__(self, at_once: int = _LET_GO_AT_ONCE) -> None:
+    def __del__(self, at_once: int = 500) -> None:
         """Releases the groups in parts. Releasing tens of thousands at once blocks all other threads for 60 ms."""
         # `at_once` is an argument, because module names may be gone when the interpreter ends.
         groups = list(self.groups)

@@ -30,8 +30,6 @@ log = logging.getLogger(__name__)
 
 SESSION_SECONDS = 6.0
 """The shortest session that brokers allow by default (`group.min.session.timeout.ms`)."""
-_HEARTBEAT_SECONDS = 1.0
-_JOIN_MS = 200
 _REST_SECONDS = 0.5  # kafka-python sends heartbeats without polls; more polls would cost 0.3 % of a core
 _AGAIN_SECONDS = 2.0
 _CLOSE_MS = 2000
@@ -108,7 +106,7 @@ class HostsMember:
             partition_assignment_strategy=[self._assignor()],
             enable_auto_commit=False,
             session_timeout_ms=int(SESSION_SECONDS * 1000),
-            heartbeat_interval_ms=int(_HEARTBEAT_SECONDS * 1000),
+            heartbeat_interval_ms=1000,
             max_poll_interval_ms=30_000,
             reconnect_backoff_max_ms=1000,
             allow_auto_create_topics=False,
@@ -129,7 +127,7 @@ class HostsMember:
             self._has_changed.clear()
             coordinator.request_rejoin()
         take_up_forgotten_join(consumer)
-        consumer.poll(timeout_ms=0 if is_stable else _JOIN_MS)
+        consumer.poll(timeout_ms=0 if is_stable else 200)
         heartbeat_at = _answered_at(coordinator.heartbeat)
         if self.seen.roster.hosts and heartbeat_at > (self.seen.heartbeat_at or 0.0):
             self.seen = replace(self.seen, heartbeat_at=heartbeat_at)

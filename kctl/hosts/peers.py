@@ -13,7 +13,6 @@ import httpcore
 from kctl_agent.errors import AgentTimeout, AgentUnreachable, BadRequest, NotPermitted
 
 _MAX_BYTES: Final = 256 * 1024 * 1024
-_KEPT_SECONDS: Final = 15.0  # shorter than a server keeps an idle connection (`kctl.http.server`)
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,8 @@ class Peers:
         if method == "POST":
             headers.append(("Content-Type", "application/json"))
         if url not in self._pools:
-            self._pools[url] = httpcore.AsyncConnectionPool(self._context, keepalive_expiry=_KEPT_SECONDS)
+            # A server keeps an idle connection for longer (`kctl.http.server`).
+            self._pools[url] = httpcore.AsyncConnectionPool(self._context, keepalive_expiry=15.0)
         try:
             # httpcore follows no redirects, so the token does not reach another address.
             async with (

@@ -15,7 +15,6 @@ _INSTALL = (
     "install one with `sudo apt-get install openjdk-17-jre-headless` (newer systems: openjdk-21-jre-headless), "
     "or set JAVA_HOME to a Java 17 or newer"
 )
-_ANSWER_TIMEOUT_SECONDS = 20
 
 
 def java_command() -> Path:
@@ -48,7 +47,7 @@ def _version_of(command: Path) -> int:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=_ANSWER_TIMEOUT_SECONDS,
+            timeout=20,
             check=False,
             # Otherwise Ctrl-C also ends Java, which would then seem to have no version.
             process_group=0,

@@ -34,7 +34,6 @@ _FLOOD_LIMITS = 4
 KEPT_BYTES = 64 * 1024  # a rotation leaves this much in the log
 _COPY_BYTES = 1024 * 1024
 _TAIL_BYTES = 8 * 1024
-_TAIL_LINE_CHARACTERS = 400
 _COLLAPSE_RANGE = 0x08
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -78,7 +77,7 @@ class ProcessLog:
         except OSError:
             return []
         lines = ("".join(c for c in line if c.isprintable()).strip() for line in text.splitlines())
-        return [line[:_TAIL_LINE_CHARACTERS] for line in lines if line][-count:]
+        return [line[:400] for line in lines if line][-count:]
 
 
 class LogRotation:
@@ -159,7 +158,6 @@ def _truncate(file: BinaryIO, older: Path, begin: int) -> int:
     return begin
 
 
-_KILL_POLL_SECONDS = 0.02
 KILL_SECONDS = 5.0  # a process that still runs this long after SIGKILL counts as unkillable
 _MARK = "KCTL_SUPERVISED"
 
@@ -233,7 +231,7 @@ async def kill_session(
         if time.monotonic() >= deadline:
             return len(killed - survivors.keys()), survivors
         killed.update(survivors)
-        await asyncio.sleep(_KILL_POLL_SECONDS)
+        await asyncio.sleep(0.02)
     return len(killed), {}
 
 

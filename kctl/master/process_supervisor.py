@@ -39,11 +39,9 @@ log = logging.getLogger(__name__)
 
 Probe = Callable[[str, float], Awaitable[PingReply | None]]
 
-_PROBE_INTERVAL_SECONDS = 0.1
 _PROBE_TIMEOUT_SECONDS = 1.0
 _ABORT_SECONDS = 1.0
 _CAUSES = {cause.value: cause for cause in Cause}
-_SURVIVORS_POLL_SECONDS = 0.5
 _SPAWN_FAILED = 127
 
 
@@ -304,7 +302,7 @@ class ProcessSupervisor:
                 self._last_error = f"its agent did not answer within {self.launch.start_timeout_seconds:g} s"
                 self._post(Replace(Cause.UNRESPONSIVE, at_once=True))
                 return
-            await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
+            await asyncio.sleep(0.1)
         self._post(Ready())
         while True:
             await asyncio.sleep(self.policy.ping_interval_seconds)
@@ -364,7 +362,7 @@ class ProcessSupervisor:
     async def _kill_rest(self, session: int) -> None:
         while await self._survives(session):
             self._post(Survived())
-            await asyncio.sleep(_SURVIVORS_POLL_SECONDS)
+            await asyncio.sleep(0.5)
 
     async def _survives(self, session: int) -> bool:
         _, self._survivors = await kill_session(session, seconds=0.0 if self._survivors else KILL_SECONDS)

@@ -10,8 +10,6 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.rpc.params import param
 from kctl_agent.rpc.wire import JsonObject
 
-_JVM_SECONDS = 5.0
-
 
 class ShowStacks(FleetOperation, rpc="stack", changes=False):
     """Show the stacks of all threads of a process and of its JVM."""
@@ -56,7 +54,7 @@ async def _jvm_stack(pid: int) -> JsonObject:
     except OSError as error:  # a JRE does not include jcmd
         return {"pid": pid, "error": f"jcmd cannot be run: {error.strerror}"}
     try:
-        async with asyncio.timeout(_JVM_SECONDS):
+        async with asyncio.timeout(5.0):
             output, _ = await process.communicate()
     except TimeoutError:
         process.kill()

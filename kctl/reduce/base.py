@@ -22,7 +22,6 @@ from kctl_agent.replies.partitions import MemberReply
 from kctl_agent.replies.workers import PingReply
 from kctl_agent.rpc.wire import JsonObject
 
-_KEPT_STATES = 100
 _REBALANCING = frozenset({"preparing_rebalance", "completing_rebalance", "assigning", "reconciling"})
 _NO_PARTITIONS = PartitionColumns()
 R = TypeVar("R")
@@ -66,7 +65,7 @@ class GroupStats:
         return None if state is None or members is None else cls(_state(state), members)
 
 
-@lru_cache(_KEPT_STATES)
+@lru_cache(100)
 def _state(word: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", word).lower()
 

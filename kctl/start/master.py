@@ -84,7 +84,6 @@ async def _run(config: Config, config_path: Path, worker_command: Sequence[str],
 log = logging.getLogger(__name__)
 
 _RELOAD_SECONDS = 600.0
-_ROTATE_SECONDS = 5.0
 
 
 class Master:
@@ -141,7 +140,7 @@ class Master:
         rotation = LogRotation()
         while True:
             await asyncio.to_thread(rotation, [*own, *self._parts.supervisor.logs()])
-            await asyncio.sleep(_ROTATE_SECONDS)
+            await asyncio.sleep(5.0)
 
     async def _until_stopped(self, tasks: list[asyncio.Task[object]], stop: asyncio.Event) -> bool:
         signalled, given_up = task(stop.wait(), "signal"), task(self._until_given_up(), "given up")

@@ -18,7 +18,6 @@ from kctl.status.words import NUMBERS, STATUSES, Assessment, Status
 from kctl_agent.rpc.messages import number_of
 
 _NAMED = 3
-_KEPT_REASONS = 1000
 _ALL_WELL = NUMBERS[Status.OK]  # statuses above this number are trouble or unknown
 _HELD = {Held.NO: "", Held.NOT_YET_OVER: "not yet over: ", Held.NOT_SEEN_TO_BE_OVER: "not seen to be over: "}
 
@@ -180,7 +179,7 @@ def longest_lag_seconds(assessments: Assessments) -> float | None:
     return None if is_own.any() or not len(is_own) else 0.0
 
 
-@lru_cache(_KEPT_REASONS)
+@lru_cache(1000)
 def all_well(idle: int, ok: int, elsewhere: int = 0) -> str:
     """Returns the reason of a healthy group, such as `3 partitions idle, 5 ok`."""
     counts = (idle, Status.IDLE), (ok, Status.OK), (elsewhere, Status.ELSEWHERE)

@@ -182,7 +182,6 @@ def offsets_of(offsets: object) -> dict[Partition, int]:
 _LOG: Final = logging.getLogger(__name__)
 _EVERY_SECONDS: Final = 1.0
 _RETRY_SECONDS: Final = 5.0
-_REQUEST_MS: Final = 5000
 
 
 @dataclass(eq=False, repr=False)
@@ -295,7 +294,7 @@ class Attached:
         from kafka.admin import KafkaAdminClient
 
         if self._admin is None:
-            own = {"client_id": "kctl-attached", "request_timeout_ms": _REQUEST_MS}
+            own = {"client_id": "kctl-attached", "request_timeout_ms": 5000}
             self._admin = opened(KafkaAdminClient, **{**own, **settings})
         return self._admin
 

@@ -19,7 +19,6 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 OLDEST_SERVER = (6, 2)
-CONNECT_SECONDS = 5.0
 REPLY_SECONDS = 30.0
 RETRIES = 6
 """Retries after a broken connection. A call to a server that hangs is not retried, and ends after `REPLY_SECONDS`."""
@@ -66,7 +65,7 @@ def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_S
         "client_name": f"kctl-{os.getpid()}",
     }
     if urlsplit(url).scheme != "unix":
-        options |= {"socket_connect_timeout": CONNECT_SECONDS, "socket_keepalive": True}
+        options |= {"socket_connect_timeout": 5.0, "socket_keepalive": True}
     if password_file is not None:
         try:
             options["password"] = read_private(password_file).strip()

@@ -90,9 +90,7 @@ def _leader(note: bytes) -> tuple[str | None, dict[str, int]]:
 log = logging.getLogger(__name__)
 
 COMMIT_TIMEOUT_MS = 5000
-CLOSE_TIMEOUT_MS = 10_000
 _MOST_PARTITIONS = 1_000_000  # of a topic in a leader's note, which any member may have written
-METADATA_MAX_AGE_MS = 5000  # how soon the leader notices that a topic has grown
 
 _UUID_CHARS = len("-00000000-0000-0000-0000-000000000000")
 
@@ -152,7 +150,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             session_timeout_ms=session_ms,
             max_poll_interval_ms=int(settings.max_poll_interval_seconds * 1000),
             heartbeat_interval_ms=int(settings.heartbeat_interval_seconds * 1000),
-            metadata_max_age_ms=METADATA_MAX_AGE_MS,
+            metadata_max_age_ms=5000,  # how soon the leader notices that a topic has grown
             reconnect_backoff_max_ms=2000,
             allow_auto_create_topics=False,
             **settings.security.client_settings(),
@@ -221,7 +219,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     def close(self) -> None:
         """Revokes all partitions, which commits their offsets, and leaves the group."""
-        self._consumer.close(autocommit=False, timeout_ms=CLOSE_TIMEOUT_MS)
+        self._consumer.close(autocommit=False, timeout_ms=10_000)
 
     async def on_partitions_revoked(self, revoked: set[TopicPartition]) -> None:
         """Runs `on_revoked` and commits the returned offsets before other members get the partitions."""

@@ -37,7 +37,6 @@ from kctl_agent.worker.settings import KafkaSettings
 log = logging.getLogger(__name__)
 
 REQUEST_TIMEOUT_MS = 5000
-BOOTSTRAP_TIMEOUT_MS = 10_000  # the client reports an outage after this, and is retried
 METADATA_EVERY_SECONDS = 5.0
 
 
@@ -96,7 +95,7 @@ class Brokers:
             KafkaAdminClient,
             bootstrap_servers=settings.bootstrap_servers,
             client_id=f"{client_id}-admin",
-            bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
+            bootstrap_timeout_ms=10_000,  # the client reports an outage after this, and is retried
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             reconnect_backoff_max_ms=2000,
             **settings.security.client_settings(),

@@ -26,7 +26,6 @@ KAFKA = "_kafka"  # the column with Kafka's columns, if values are decoded to co
 PREFIX = "_kctl_prefix"
 """The column with the prefix of a value whose schema is not known (`schemas.framing`)."""
 MESSAGE = {"topic": "string", "partition": "int", "offset": "bigint"}
-MAX_ERROR = 8192
 
 
 class UnsteadyMarks(StorageError, code="unsteady_marks"):
@@ -118,7 +117,7 @@ class MarkedRows(Marked):
     def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
         marked = self._rows.observe(self._second, *self._counts).where(f"{ERROR} is not null")
         marked = marked.select(ERROR, *(f.col(f"{self._place}{name}").alias(name) for name in MESSAGE))
-        text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, MAX_ERROR)  # it may quote the message
+        text = f.substring(f.make_valid_utf8(f.min(ERROR)), 1, 8192)  # it may quote the message
         errors = marked.groupBy(*MESSAGE).agg(text.alias("error")).observe(self._marked, f.count("*").alias("count"))
         messages = source.join(errors, list(MESSAGE)).observe(self._found, f.count("*").alias("count"))
         return _dead_letters(messages, *of_batch)

@@ -37,7 +37,6 @@ OK = "_kctl_ok"
 OPTIONS = {"mode": "PERMISSIVE", "datetimeRebaseMode": "CORRECTED"}
 """Values that cannot be read become null. Days before 1582 are in today's calendar, as in other readers."""
 RESERVED = ("_kafka", "_kctl")
-LOOKUPS_AT_A_TIME = 8
 
 
 class Known(NamedTuple):
@@ -129,7 +128,7 @@ class TypedRows:
         """Fetches unknown schemas of these rows. Returns whether the registry has any. Raises RegistryUnusable."""
         prefixes = [bytes(row[0]) for row in _framed(rows).select(PREFIX).distinct().collect() if row[0]]
         new = [each for each in prefixes if each not in self._known.labels]
-        with ThreadPoolExecutor(LOOKUPS_AT_A_TIME) as pool:
+        with ThreadPoolExecutor(max_workers=8) as pool:
             found = [each for each in pool.map(self._found, new) if each is not None]
         if found:
             self.refresh()  # its newest version may be that of a new id

@@ -8,10 +8,6 @@ from urllib.parse import quote
 from kctl_agent.storage.lake.delta.files import DataFile, TableFile
 
 ENGINE = "kctl"  # the writer in an entry's `commitInfo`: its entries are synced before they are visible
-COMPACTION = {"kctl": "compaction"}
-
-SAFE = "/!$&'()+,:;=@"
-"""delta-rs does not escape these characters either, and finds removed files by the escaped path."""
 
 
 def append_actions(
@@ -32,7 +28,7 @@ def compaction_actions(
     UPDATE or DELETE that has read one of the removed files."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
-    yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, **COMPACTION)
+    yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, kctl="compaction")
     yield from _transactions(transactions)
     for each in removed:
         more = {"deletionTimestamp": now_ms, "dataChange": is_delete, "extendedFileMetadata": True}
@@ -53,7 +49,8 @@ def _transactions(numbers: Mapping[str, int]) -> Iterator[dict[str, Any]]:
 
 def _add(file: DataFile, *, is_change: bool) -> dict[str, Any]:
     more = {"modificationTime": file.modified_ms, "dataChange": is_change, "stats": file.stats}
-    return {"add": _file(file, quote(file.path, safe=SAFE)) | more}
+    # delta-rs does not escape these characters either, and finds removed files by the escaped path.
+    return {"add": _file(file, quote(file.path, safe="/!$&'()+,:;=@")) | more}
 
 
 def _file(file: DataFile | TableFile, path: str) -> dict[str, Any]:

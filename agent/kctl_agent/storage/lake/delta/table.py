@@ -93,8 +93,6 @@ class CompactionBasis:
 
 ATTEMPTS = 5
 """How often to try a change: delta-rs does not rebase it on some commits of others, such as a new schema."""
-CONFIGURATION = {"delta.logRetentionDuration": "interval 7 days"}
-"""Delta's 30 days are useless if replaced files are kept for seven."""
 COMMIT_SECONDS = 30.0
 
 
@@ -264,7 +262,8 @@ class LakeTable:
                         schema,
                         partition_by=list(partition_by),
                         name=self.folder.name,
-                        configuration=CONFIGURATION,
+                        # Delta's 30 days are useless if replaced files are kept for seven.
+                        configuration={"delta.logRetentionDuration": "interval 7 days"},
                         storage_options=self.folder.options,
                     )
                 except DeltaError as error:

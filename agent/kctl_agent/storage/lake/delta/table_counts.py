@@ -30,7 +30,6 @@ SMALL = 0.5
 stay a little below the target size."""
 COUNT_SECONDS = 10.0
 COUNT_SHARE = 0.01
-BATCH_ROWS = 4096
 NUM_RECORDS = re.compile(r'\{"numRecords":(\d+)')
 
 
@@ -106,7 +105,7 @@ def _checked(action: dict[str, Any], kind: str) -> dict[str, Any]:
 def _of_checkpoint(table: Folder, name: str) -> Iterator[tuple[str, int, int | None]]:
     wanted = ["add.path", "add.size", "add.stats", "add.deletionVector.cardinality"]
     with checkpoint_opened(table, name) as file:
-        for rows in file.iter_batches(batch_size=BATCH_ROWS, columns=wanted):
+        for rows in file.iter_batches(batch_size=4096, columns=wanted):
             for add in rows.column("add").drop_null().to_pylist():
                 if add["path"] is not None:
                     yield add["path"], add["size"], _rows(add.get("stats"), add.get("deletionVector"))

@@ -27,7 +27,6 @@ from kctl_agent.storage.lake.folder import Folder
 from kctl_agent.storage.limits import readable
 
 NAME = "part-00000.zstd.parquet"
-CODEC = "zstd"
 READ_ROWS = 4096
 READ_BYTES = 16 << 20
 ROW_GROUP_BYTES = 64 << 20
@@ -160,7 +159,7 @@ def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: 
         with pq.ParquetWriter(
             written,
             columns,
-            compression=CODEC,
+            compression="zstd",
             write_statistics=_ordered(footers),
             store_schema=False,
             store_decimal_as_integer=True,
