@@ -13,11 +13,10 @@ from kafka.protocol.admin import (
 
 from kctl.errors import GroupActive, UsageError
 from kctl.kafka.client.connection import ClusterConnection
-from kctl.kafka.client.layout import settings_of_topic, topics_of
+from kctl.kafka.client.layout import TOPIC_RESOURCE, settings_of_topic, topics_of
 from kctl.kafka.client.reasons import COORDINATOR_ERRORS, code_failure, or_raise
 
 _BROKERS_DEFAULT = -1
-_TOPIC_RESOURCE = 2
 _SET, _DELETE = 0, 1
 _NON_EMPTY_GROUP = 68
 
@@ -100,7 +99,7 @@ def alter_settings(
         for key, value in settings.items()
     ]
     request = IncrementalAlterConfigsRequest(
-        resources=[resource(resource_type=_TOPIC_RESOURCE, resource_name=name, configs=configs)],
+        resources=[resource(resource_type=TOPIC_RESOURCE, resource_name=name, configs=configs)],
         validate_only=is_dry_run,
     )
     [result] = connection.ask(request, connection.controller_id).responses

@@ -24,7 +24,6 @@ from kctl.kafka.client.reasons import failure
 _CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 _REQUEST_BYTES = 512 * 1024 * 1024
 """Far above the client's usual 1 MB, so that the broker's limit decides."""
-_BATCH_BYTES = 256 * 1024
 _WAITING_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 100
 _WAIT_SECONDS = 0.2
@@ -234,7 +233,7 @@ def _settings(acks: str, codec: str, milliseconds: int, is_bulk: bool) -> dict[s
         "compression_type": None if codec == "none" else codec,
         "partitioner": StickyPartitioner(),
         "linger_ms": min(20 if is_bulk else 0, milliseconds // 4),
-        "batch_size": _BATCH_BYTES if is_bulk else 16384,
+        "batch_size": 256 * 1024 if is_bulk else 16384,
         "delivery_timeout_ms": milliseconds,
         "request_timeout_ms": max(min(milliseconds // 3, 10_000), 1),  # then the client looks for another leader
         "max_block_ms": milliseconds,

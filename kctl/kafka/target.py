@@ -6,7 +6,6 @@ from typing import NamedTuple
 from kctl.errors import UsageError
 from kctl.fields import unix_seconds
 
-_NAMED = ("earliest", "latest")
 _MOST_DIGITS = 20
 
 
@@ -41,7 +40,7 @@ def target(words: Sequence[str]) -> Target:
 def position(word: str, beside: str = "") -> Target:
     """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z` or `@1795255200000`. The error message lists `beside`
     as another permitted value. Raises UsageError."""
-    if word in _NAMED:
+    if word in ("earliest", "latest"):
         return Target(word)
     if _is_whole(word) and not word.startswith("-") and len(word) < _MOST_DIGITS:
         return Target("offset", int(word))

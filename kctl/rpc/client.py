@@ -77,9 +77,6 @@ def reply_of(payload: bytes | bytearray) -> Reply:
     return reply
 
 
-_CHUNK_BYTES = 256 * 1024
-
-
 def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
     """Sends one request and returns the reply, even an error reply. `timeout_seconds` covers connecting, sending and
     receiving. Raises NoSocketFile, NobodyListening, SocketNotPermitted, AgentTimeout, AgentUnreachable (the connection
@@ -119,7 +116,7 @@ def _receive(connection: socket.socket, deadline: float) -> Reply:
     decoder = FrameDecoder(MAX_REPLY_BYTES, reply_of)
     while True:
         connection.settimeout(_remaining(deadline))
-        data = connection.recv(_CHUNK_BYTES)
+        data = connection.recv(256 * 1024)
         if not data:
             raise BrokenFrame("no whole reply")
         for reply in decoder.feed(data):

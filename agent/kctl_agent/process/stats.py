@@ -21,7 +21,6 @@ from kctl_agent.storage.base import OffsetStore
 from kctl_agent.storage.limits import StorageStats, TableStats, why_full
 
 _PUBLISH_SECONDS = 0.5
-_COUNT_SECONDS = 1.0
 _EXPIRE_SECONDS = 60.0
 _READ_DEAD_SECONDS = 5.0
 _MISSED_DEAD_SECONDS = 60.0
@@ -206,7 +205,7 @@ class StoringStats(ProcessStats):
             self._count()
             if is_last:
                 return
-            self._count_now.wait(_COUNT_SECONDS)
+            self._count_now.wait(1.0)
             self._count_now.clear()
 
     def _count(self) -> None:

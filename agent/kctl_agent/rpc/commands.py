@@ -50,7 +50,6 @@ class AgentCommand:
 
 
 _LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR")
-_MAX_FRAMES: Final = 60
 
 
 def _set_log_level(_snapshot: Snapshot, params: JsonObject, _now: float) -> JsonObject:
@@ -73,7 +72,7 @@ def _stacks(_snapshot: Snapshot, _params: JsonObject, _now: float) -> JsonObject
     threads = [
         {
             "thread": names.get(ident, f"unknown {ident}"),
-            "stack": "".join(traceback.format_list(traceback.extract_stack(frame, limit=_MAX_FRAMES))),
+            "stack": "".join(traceback.format_list(traceback.extract_stack(frame, limit=60))),
         }
         for ident, frame in sys._current_frames().items()  # noqa: SLF001 - the only way to ask
     ]

@@ -26,7 +26,6 @@ from kctl_agent.spark.without_pandas import convert_without_pandas
 
 JAVA_CLASSES = Path(__file__).parent / "java"
 
-_TOKEN_BYTES = 32
 _ANSWER_SECONDS = 1.0
 
 
@@ -56,7 +55,7 @@ class OwnGateways:
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
         """Starts a `py4j.ClientServer` on loopback and returns (server, port, token). The calls that a callback makes
         run on the JVM thread that waits for the callback."""
-        token = secrets.token_hex(_TOKEN_BYTES)
+        token = secrets.token_hex(32)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
         arguments = self._gateway.new_array(self._java("java.lang.Object"), 1)
@@ -146,9 +145,6 @@ class GatewayRequest:
         self._operation, self._is_accepted = uuid.uuid4().hex, False
 
 
-_READ_BYTES = 1 << 16
-
-
 def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
     """Sends command `rpc` to the agent at this socket and returns the result. Raises OSError if no answer comes in
     time, CommandFailed if the agent reports an error, and WireError for a malformed reply."""
@@ -171,7 +167,7 @@ def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> Jso
 def _frame(connection: socket.socket) -> JsonObject:
     decoder = Decoder(MAX_REPLY_BYTES)
     while True:
-        data = connection.recv(_READ_BYTES)
+        data = connection.recv(1 << 16)
         if not data:
             decoder.end()
             raise ConnectionResetError("the agent closed the connection")

@@ -20,7 +20,6 @@ from typing import Any
 from kctl_agent.peers import is_own, owner_of_listener
 from kctl_agent.process import deadline
 
-_TOKEN_BYTES = 32
 _LEAST_SECONDS = 0.05
 """The shortest time-out, for clean-up calls after the deadline; a healthy JVM needs less."""
 
@@ -31,7 +30,7 @@ def authenticate(gateway: Any, port: int = 0) -> None:
     PySpark listens on `port` (0: any). Processes of this user may share it by SO_REUSEPORT. Raises Py4J's errors.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
-    token = secrets.token_hex(_TOKEN_BYTES)
+    token = secrets.token_hex(32)
     gateway.callback_server_parameters.auth_token = token
     _listen(gateway, port)
     _let_the_jvm_send(gateway, token)

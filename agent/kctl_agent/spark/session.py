@@ -41,7 +41,6 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 _OUT_OF_MEMORY = "its JVM has run out of memory"
 _OUT_OF_MEMORY_CODE = 3  # exit code of a JVM with `-XX:+ExitOnOutOfMemoryError`
-_END_SECONDS = 2.0  # the longest time from the end of a connection to the exit of the process behind it
 LC_ALL = "LC_ALL"
 UTF8 = "C.UTF-8"
 """The locale of a JVM, which names files by it. In another one, several names may become one (`m?ll`), or none can be
@@ -102,7 +101,7 @@ def lost_jvm(error: BaseException) -> str | None:
     if process is None or not isinstance(error, Py4JError | OSError):
         return None
     try:
-        code = process.wait(_END_SECONDS)
+        code = process.wait(2.0)  # a JVM may close its connections so long before it exits
     except subprocess.TimeoutExpired:
         return "its JVM does not answer" if deadline.left() <= 0 else None
     if code == _OUT_OF_MEMORY_CODE:

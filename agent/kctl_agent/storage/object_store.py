@@ -17,8 +17,6 @@ from kctl_agent.storage.base import StorageMisconfigured
 _PRINTABLE = re.compile(r"[!-~]+")
 _ENDPOINT = re.compile(r"https?://(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:(?P<port>\d{1,5}))?(/[!-~]*)?")
 _PROFILE = "default"
-_TIMEOUT_SECONDS = 30
-_CONNECT_SECONDS = 5
 RETRY_SECONDS = 20
 """A failing request is given up after this time; the caller retries the whole operation."""
 
@@ -84,7 +82,7 @@ class ObjectStore:
         return {name: value for name, value in options.items() if value is not None}
 
     def client_options(self) -> dict[str, str]:
-        options = {"timeout": f"{_TIMEOUT_SECONDS}s", "connect_timeout": f"{_CONNECT_SECONDS}s"}
+        options = {"timeout": "30s", "connect_timeout": "5s"}
         return options | {"allow_http": "true"} if self._is_plain else options
 
     def spark_properties(self) -> dict[str, str]:

@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 Key = Callable[[float], str | None]
 """Waits this many seconds for a key. Escape sequences such as arrows are one key."""
 Scope = Mapping[str, str | bool]  # parameters of every question: `host`, `local` or none
-_ESCAPE = "\x1b"
-_READ_BYTES = 256
 _TIMEOUT_SECONDS = 2.0
 _ASKED = ("workers", "offset_checker", "block_size")
 _THREADS = DaemonThreads(len(_ASKED), "kctl-top")
@@ -66,8 +64,8 @@ def keys() -> Iterator[Key]:
         if not pending:
             if not select.select([descriptor], [], [], max(seconds, 0.0))[0]:
                 return None
-            text = os.read(descriptor, _READ_BYTES).decode("utf-8", "replace")
-            pending.extend([text] if text.startswith(_ESCAPE) else text)
+            text = os.read(descriptor, 256).decode("utf-8", "replace")
+            pending.extend([text] if text.startswith("\x1b") else text)
         return pending.pop(0) if pending else None
 
     try:

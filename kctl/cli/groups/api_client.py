@@ -17,7 +17,6 @@ from kctl.secrets import secret_of
 from kctl_agent.errors import NotReady
 
 URL = "http://127.0.0.1:9751"
-_TIMEOUT_SECONDS = 20.0
 _ERRORS: Mapping[str, type[KctlError]] = {
     ClusterMissing.code: ClusterMissing,
     GroupMissing.code: GroupMissing,
@@ -66,7 +65,7 @@ class GroupsApi:
         opener = urllib.request.build_opener(urllib.request.ProxyHandler(proxies), _NoRedirects)
         try:
             request = urllib.request.Request(where, headers=self._headers())  # noqa: S310 - checked above
-            with opener.open(request, timeout=_TIMEOUT_SECONDS) as response:
+            with opener.open(request, timeout=20.0) as response:
                 found: dict[str, Any] = json.load(response)
                 return found
         except urllib.error.HTTPError as error:

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from kctl_agent.storage.base import DeadLetterStore, Progress
     from kctl_agent.storage.claim import DeadLetter
 
-_TEXT = Annotated[str, Field(max_length=1000)]
 _SOME_TEXT = Annotated[str, Field(min_length=1, max_length=1000)]
 _TYPES = MappingProxyType(
     {
@@ -67,7 +66,7 @@ def _parameter(declared: DeclaredField[Any]) -> Any:
     is_time = declared.metadata["metavar"] == "TIME"
     type_ = datetime | None if is_time else _TYPES[str(get_type_hints(Selection)[declared.name])]
     if "may_be_empty" in declared.metadata:
-        type_ = _TEXT | None
+        type_ = Annotated[str, Field(max_length=1000)] | None
     return type_, Field(None, description=declared.metadata["help"])
 
 

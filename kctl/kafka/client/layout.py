@@ -9,7 +9,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.reasons import code_failure, name_of_code
 
 Partition: TypeAlias = tuple[str, int]
-_TOPIC_RESOURCE = 2
+TOPIC_RESOURCE = 2
 DEFAULT = "default"
 _SOURCES = {1: "topic", 2: "broker", 3: "cluster", 4: "broker's file", 5: DEFAULT, 6: "logger", 7: "client", 8: "group"}
 
@@ -87,7 +87,7 @@ def settings_of_topic(connection: ClusterConnection, topic: str) -> list[Setting
     from kafka.protocol.admin import DescribeConfigsRequest  # importing these takes 20 ms, which `lag` does not need
 
     resource = DescribeConfigsRequest.DescribeConfigsResource(
-        resource_type=_TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
+        resource_type=TOPIC_RESOURCE, resource_name=topic, configuration_keys=None
     )
     response = connection.ask(DescribeConfigsRequest(resources=[resource], include_synonyms=False))
     [result] = response.results

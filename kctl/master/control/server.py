@@ -31,7 +31,6 @@ from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 
 log = logging.getLogger(__name__)
 
-_CHUNK_BYTES = 64 * 1024
 _BACKLOG = 256
 
 
@@ -110,7 +109,7 @@ class ControlServer:
         while True:
             deadline = frame_deadline or loop.time() + self._limits.idle_timeout_seconds
             async with asyncio.timeout_at(deadline):
-                data = await reader.read(_CHUNK_BYTES)
+                data = await reader.read(64 * 1024)
             if not data:
                 decoder.end()
                 return

@@ -288,9 +288,6 @@ class OperationLog:
             del self._operations[id_]
 
 
-_BYTES = 256 * 1024  # how much is read from the end of the log: enough for the 500 known operations
-
-
 def interrupted(path: Path, now: float) -> list[Operation]:
     """Returns the operations whose end is missing from the audit log, with the state `unknown`. `now` is in Unix
     seconds. Raises OSError."""
@@ -328,7 +325,7 @@ def _lines(path: Path) -> Iterator[JsonObject]:
     except FileNotFoundError:
         return
     with open(descriptor, "rb") as file:
-        file.seek(max(file.seek(0, os.SEEK_END) - _BYTES, 0))
+        file.seek(max(file.seek(0, os.SEEK_END) - 256 * 1024, 0))  # enough for the 500 known operations
         for text in file.read().splitlines():
             try:
                 line = json.loads(text)

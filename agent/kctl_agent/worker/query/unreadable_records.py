@@ -17,7 +17,6 @@ log = logging.getLogger(__name__)
 MOST_MILLISECONDS = (2**63 - 1) // 1000
 """Spark counts microseconds in 64 bits: its source fails at a larger timestamp, such as one in nanoseconds, before any
 transform runs."""
-POLL_MS = 10_000
 
 
 def is_readable(timestamp: int) -> bool:
@@ -43,7 +42,7 @@ def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Mess
         consumer.seek(tp, offset)
         return [
             Message(tp.topic, tp.partition, each.offset, each.key, each.value, each.timestamp, tuple(each.headers))
-            for each in consumer.poll(timeout_ms=POLL_MS).get(tp, ())
+            for each in consumer.poll(timeout_ms=10_000).get(tp, ())
         ]
 
 
