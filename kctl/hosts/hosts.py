@@ -63,7 +63,6 @@ class JudgedPartitions(Struct, frozen=True):
     rows: tuple[tuple[str, int, Assessment], ...] = ()
 
 
-_REPLIES_PATH = "/api/v1/hosts/replies"
 _OPERATIONS_PATH = "/api/v1/operations"
 _OPERATION_SECONDS = 5.0
 _STATUS_TYPES: Final[dict[str, type[Struct]]] = {
@@ -277,7 +276,7 @@ class Hosts:
             seconds = min(seconds, _SILENT_HOST_SECONDS)
         query = {"deadline_ms": str(max(int(seconds * 1000), 1))} | ({"worker": worker} if worker else {})
         try:
-            body = await self._peers.get(host.url, f"{_REPLIES_PATH}/{command}?{urlencode(query)}", seconds)
+            body = await self._peers.get(host.url, f"/api/v1/hosts/replies/{command}?{urlencode(query)}", seconds)
             replies = decoded(HostReplies, body)  # undecoded, which takes 0.2 ms
             self._check(host, replies)
             if command in _STATUS_TYPES:

@@ -101,9 +101,6 @@ _STEP_SECONDS = 5.0
 _SLOW_SECONDS = 2.5
 """If snapshots are rarer, the finest step is that of the sparkline, because a step without a snapshot is a gap."""
 _SPARK_SECONDS, _SPARKS = 15.0, 60
-_FINE_SLOTS = 181
-_COARSE = ((30.0, 241), (300.0, 289))
-"""Step length and number of the coarser rings: two hours, a day, each with a step in progress."""
 _MOST_GROUPS = 20
 """kctl keeps the groups with the most lag; a known group stays until twice as many have more."""
 _MOST_SERIES = 5000
@@ -113,9 +110,7 @@ _SPARE_SERIES = 500
 """Extra room for known series, so that a process that comes and goes does not reset others."""
 
 _OF_PARTITION = ("lag", "lag_seconds", "produced_per_second", "stored_per_second")
-_OF_GROUP = _OF_PARTITION[:2]
 _OF_FLEET = (*_OF_PARTITION, "handled_per_second", "batch_seconds", "memory_bytes")
-_OF_WORKER = (*_OF_FLEET[:2], *_OF_FLEET[3:], "partitions")
 
 Subject: TypeAlias = tuple[str, Hashable]
 """`fleet` and None, `topic` and name, `partition` and (topic, number), `worker` and name, `group` and (cluster,
@@ -168,12 +163,13 @@ class FleetHistory:
 
     def __init__(self, interval_seconds: float = 1.0) -> None:
         step = _STEP_SECONDS if interval_seconds <= _SLOW_SECONDS else _SPARK_SECONDS
-        self._steps = ((step, _FINE_SLOTS), *_COARSE)
+        # The coarser rings reach back two hours and a day. Each ring has a step in progress.
+        self._steps = ((step, 181), (30.0, 241), (300.0, 289))
         self._lock = threading.Lock()
         self._tables = {
             "fleet": _Table(_OF_FLEET),
-            "group": _Table(_OF_GROUP),
-            "worker": _Table(_OF_WORKER),
+            "group": _Table(_OF_PARTITION[:2]),
+            "worker": _Table((*_OF_FLEET[:2], *_OF_FLEET[3:], "partitions")),
             "topic": _Table(_OF_PARTITION),
             "partition": _Table(_OF_PARTITION),
         }

@@ -31,7 +31,6 @@ from kctl_agent.peers import are_shown
 from kctl_agent.rpc.messages import number_of
 
 LOCK_NAME = "master.lock"
-DATA_LOCK_NAME = "data.lock"
 _POLL_SECONDS = 0.05
 
 log = logging.getLogger(__name__)
@@ -67,7 +66,7 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
     """Locks `data_dir`: a starting worker clears its scratch folder there, which another fleet's worker might use.
     Raises RunDirUnusable, or AlreadyRunning if another run_dir's master has the lock, or if its processes still run."""
-    path = data_dir / DATA_LOCK_NAME
+    path = data_dir / "data.lock"
     former = Path(_holder(path)[1])
     try:
         lock = _lock(path, run_dir)

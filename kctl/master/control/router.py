@@ -67,13 +67,12 @@ def counted(
 
 _LONGEST_WAIT_SECONDS = 60.0
 _OWN_SECONDS = 0.1
-_LOCAL = Param("local", "boolean", "Ask no other host.")
 _ID = Param("id", "string", "The operation's id.", required=True)
 
 _QUESTIONS = methods(
     wire_method,
     ("operation", "How far an operation has come.", (_ID,)),
-    ("operations", "The last operations of all hosts.", (_LOCAL,)),
+    ("operations", "The last operations of all hosts.", (Param("local", "boolean", "Ask no other host."),)),
 ) | methods(
     reducer_method,
     ("cancel", "End an operation that is under way; its end reports what goes on.", (_ID,)),

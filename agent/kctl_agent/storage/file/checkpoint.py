@@ -26,9 +26,6 @@ from kctl_agent.paths import locked
 from kctl_agent.storage.file.log import noting_disk_errors, sync_failures
 from kctl_agent.storage.file.schema import connect
 
-WRITE_LOCK_MS = 1000
-"""How long a copy waits for commits other than puts; after that the log grows until the next copy."""
-
 _copies: dict[Path, tuple[float, threading.Thread]] = {}
 
 
@@ -61,7 +58,7 @@ def copy(path: Path) -> None:
     with noting_disk_errors(path), closing(connect(path)) as db, closing(connect(path)) as guard:
         with reading(guard):
             _checkpoint(db)
-        guard.execute(f"pragma busy_timeout={WRITE_LOCK_MS}")
+        guard.execute("pragma busy_timeout=1000")  # for commits other than puts; then the log grows until the next copy
         # In turn with the puts, because otherwise this would hardly ever get the write lock.
         with locked(path.parent), writing(guard):
             _checkpoint(db)

@@ -24,7 +24,6 @@ from pathlib import Path
 from kctl_agent.storage.file.schema import BUSY_SECONDS, LOG_BYTES
 
 RECOVERY = "recovery-"
-PART_BYTES = 1 << 20
 
 INDEX_HEADERS_BYTES = 2 * 48
 """The two copies of the header at the start of `-shm`; SQLite rebuilds an index whose header is damaged."""
@@ -113,7 +112,7 @@ def _rewrite(log: Path) -> None:
     descriptor = os.open(log, os.O_RDWR)
     try:
         start = 0
-        while part := os.pread(descriptor, PART_BYTES, start):
+        while part := os.pread(descriptor, 1 << 20, start):
             start += os.pwrite(descriptor, part, start)
         os.fdatasync(descriptor)
     finally:

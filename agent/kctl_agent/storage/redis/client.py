@@ -18,7 +18,6 @@ from kctl_agent.storage.limits import Free
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-OLDEST_SERVER = (6, 2)
 REPLY_SECONDS = 30.0
 RETRIES = 6
 """Retries after a broken connection. A call to a server that hangs is not retried, and ends after `REPLY_SECONDS`."""
@@ -103,7 +102,7 @@ def check_server(client: Any, place: str) -> None:
     a replica, or evicts keys."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
-    if version < OLDEST_SERVER:
+    if version < (6, 2):
         raise StorageUnusable(f"{place} is Redis {info['redis_version']}; a storage needs 6.2")
     if info.get("role") == "slave":
         raise StorageUnusable(f"{place} is a replica, which cannot be written")

@@ -28,7 +28,6 @@ from kctl_agent.storage.object_store import RETRY_SECONDS, ObjectStore
 if TYPE_CHECKING:
     from obstore.store import RetryConfig
 
-BUFFER_BYTES = 256 << 10
 MADE = "_made"
 AT_ONCE = 8
 CREATES = 5
@@ -132,7 +131,7 @@ class S3Folder(Folder):
         file = self.find(name)
         if file is None:
             raise FileNotFoundError(2, "no such object", name)
-        return io.BufferedReader(_Object(self, file), BUFFER_BYTES)
+        return io.BufferedReader(_Object(self, file), buffer_size=256 << 10)
 
     def read_range(self, name: str, start: int, end: int) -> bytes:
         with self._errors():
