@@ -26,7 +26,6 @@ _REQUEST_BYTES = 512 * 1024 * 1024
 """Far above the client's usual 1 MB, so that the broker's limit decides."""
 _WAITING_BYTES = 64 * 1024 * 1024
 _OVERHEAD_BYTES = 100
-_WAIT_SECONDS = 0.2
 _MAGIC = 2
 
 
@@ -186,7 +185,7 @@ class Production:
         while True:
             left = max(deadline - time.monotonic(), 0.0)
             try:
-                self._producer.flush(left if while_waiting is None else min(left, _WAIT_SECONDS))
+                self._producer.flush(left if while_waiting is None else min(left, 0.2))
                 return
             except Exception as error:  # any part of the client may raise
                 if while_waiting is None or not isinstance(error, KafkaTimeoutError) or time.monotonic() >= deadline:

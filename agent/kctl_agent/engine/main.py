@@ -160,7 +160,6 @@ log = logging.getLogger("kctl_agent.engine")
 
 TURN_SECONDS = 0.1
 COUNT_SECONDS = 1.0
-_REPARENTING_SECONDS = 0.2
 _END_SECONDS = 30.0
 
 
@@ -226,7 +225,7 @@ class Engine:
                 self._turn(guests)
             self._stats.enter("stopping")
             # The kernel closes a killed master's end of stdin shortly before it reparents its children.
-            if not guests.await_end(_REPARENTING_SECONDS) and os.getppid() != self._master:
+            if not guests.await_end(0.2) and os.getppid() != self._master:
                 # The workers have lost their master too: they finish their batches, commit and leave.
                 guests.await_end(self._settings.orphan_seconds)
         finally:

@@ -32,7 +32,6 @@ from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
 
-_RECEIVE_BYTES: Final = 1 << 16
 _BATCH_BYTES: Final = 1 << 16
 _LINGER_SECONDS: Final = 1.0
 _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own idea of SIGPIPE
@@ -63,7 +62,7 @@ class AcceptedConnection:
             return self._flush(now)
         if self._out:  # not writable while a reply is pending: a hang-up
             return False
-        data = self.socket.recv(_RECEIVE_BYTES)
+        data = self.socket.recv(1 << 16)
         if not data or self._is_ending:
             return self._read_end(data, now)
         decoder, server = self._decoder, self._server

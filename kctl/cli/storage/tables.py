@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 _STATES = ("pending", "processing", "delayed", "dead", "bytes")
 _STATUS = columns("topic >partition >pending >processing >delayed >dead >bytes >oldest")
 _COUNTS = ("version", "rows", "files", "small_files", "bytes")
-_ERROR_COLUMNS = 80
-_VALUE_COLUMNS = 2000
 
 
 def _full(stats: StorageStats | TableStats) -> str | None:
@@ -134,11 +132,11 @@ def dead_letter_lines(dead_letter: DeadLetter, decoder: Decoder | None = None) -
     headers = document.pop("headers", [])
     del document["error"], document["traceback"]
     wide = max(map(len, document))
-    lines = [f"{name:<{wide}}  {clip(cell(value), _VALUE_COLUMNS)}" for name, value in document.items()]
+    lines = [f"{name:<{wide}}  {clip(cell(value), 2000)}" for name, value in document.items()]
     lines += [f"header {clean(header['key'])}: {cell(list(header.values())[1])}" for header in headers]
     return [*lines, "", *(clean(line) for line in dead_letter.error.splitlines())]
 
 
 def _shown(error: str, is_wide: bool) -> str:
     line = clean(sentence_of(error))
-    return line if is_wide else clip(line, _ERROR_COLUMNS)
+    return line if is_wide else clip(line, 80)

@@ -21,7 +21,6 @@ from kctl.kafka.client.access import ClusterAccess
 from kctl.kafka.client.reasons import code_failure, failure, or_raise
 
 PAUSE_SECONDS = 0.1
-_RESERVE = 0.2
 Node = int | str  # a broker's number, or kafka-python's name of a bootstrap server
 _CLIENT_ID = "kctl"
 
@@ -59,7 +58,7 @@ class Deadline:
     def may_wait(self) -> bool:
         """Whether to wait for something that is starting: true until a fifth of the time is left."""
         # A group that loads forever must leave time for later requests.
-        return self._retry_share > 0 and self.left_seconds > self.timeout_seconds * _RESERVE + PAUSE_SECONDS
+        return self._retry_share > 0 and self.left_seconds > self.timeout_seconds / 5 + PAUSE_SECONDS
 
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
