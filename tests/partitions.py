@@ -108,7 +108,7 @@ class _Given:
     def __init__(self, assessments: Sequence[Assessment]) -> None:
         self._assessments = assessments
 
-    def reason(self, row: int, _owner: Owner, _others: object) -> str:
+    def reason(self, row: int, _owner: Owner, _rows: object) -> str:
         return self._assessments[row].reason
 
 

@@ -1,5 +1,5 @@
-"""The part of kctl that runs in a fleet's processes and in attached applications. Agents, which answer at Unix sockets,
-use only the standard library. The packages `worker` and `storage` need `kctl-agent[worker]`."""
+"""The part of kctl that runs in a fleet's processes and in attached applications. The agent answers at a
+process's Unix socket, and uses only the standard library. `worker` and `storage` need `kctl-agent[worker]`."""
 
 from __future__ import annotations
 

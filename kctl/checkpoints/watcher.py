@@ -1,6 +1,6 @@
-"""Reads checkpoints periodically, and adds them as groups to what kctl reads from their cluster.
+"""Reads checkpoints periodically, and adds each to the reading of its cluster, as if it were a group.
 
-Each mount or bucket has a few threads of its own, so that a mount that hangs does not delay reads from another.
+Each mount or bucket has a few threads of its own, so that a hanging mount does not delay others.
 """
 
 from __future__ import annotations
@@ -123,8 +123,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group with the offsets of its newest committed batch. If a
-        checkpoint's setting `topics` is not empty, the offsets of other topics go to `elsewhere` (another cluster)."""
+        """Adds each checkpoint as a group with the offsets of its newest committed batch. If its setting `topics` is
+        not empty, the offsets of other topics go to `elsewhere` (another cluster)."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

@@ -1,4 +1,4 @@
-"""`kctl config show`, `kctl config check` and `kctl config schema`"""
+"""`kctl config show`, `check` and `schema`: the settings and their schema."""
 
 import argparse
 import ast

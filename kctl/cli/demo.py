@@ -1,4 +1,4 @@
-"""`kctl demo`"""
+"""`kctl demo`: runs a demo fleet."""
 
 import argparse
 from collections.abc import Mapping

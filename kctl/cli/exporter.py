@@ -1,4 +1,4 @@
-"""`kctl exporter`"""
+"""`kctl exporter`: runs the exporter."""
 
 import argparse
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""`kctl jars fetch`, `kctl jars verify` and `kctl jars paths`"""
+"""`kctl jars fetch`, `verify` and `paths`: the jars for Spark."""
 
 import argparse
 import sys

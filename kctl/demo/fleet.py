@@ -1,4 +1,4 @@
-"""The fleet of the demo: a folder with `kctl.toml`, and a master that runs like any user's master."""
+"""The fleet of the demo: a folder with `kctl.toml`, and a master like any user's."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ port = 0
 
 
 def lay_out(directory: Path) -> None:
-    """Makes the demo's folder, or clears that of an earlier demo. Raises UsageError if another folder is not empty."""
+    """Makes or clears the demo's folder. Raises UsageError if it is not empty and not from an earlier demo."""
     marker = directory / ".kctl-demo"
     if directory.exists() and any(directory.iterdir()) and not marker.exists():
         raise UsageError(

@@ -17,8 +17,8 @@ class Target(NamedTuple):
     number: int = 0
 
     def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
-        """Returns the position as an offset inside a log. `found` is the log's offset for a time. If all messages are
-        older, `found` is None and the position is the end. `shift` counts from `committed`."""
+        """Returns the position as an offset inside a log. For a time, `found` is the offset of the first message from
+        then on. If all are older, it is None, and the position is the end. `shift` counts from `committed`."""
         places = {
             "earliest": start,
             "latest": end,

@@ -45,7 +45,7 @@ def names(config: Config) -> list[str]:
 def launches(
     config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
 ) -> list[Launch]:
-    """Returns the launches of the `chosen` processes, by default of all configured ones. `command` starts a worker."""
+    """Returns the launches of the `chosen` processes, by default of all configured ones. `command` is for workers."""
     paths = [str(jar) for jar in jars]
     return [_launch(config, name, paths, command) for name in (names(config) if chosen is None else chosen)]
 
@@ -95,7 +95,7 @@ def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
 
 
 def worker_settings(config: Config, name: str, jars: Sequence[str]) -> JsonObject:
-    """Returns the settings that a worker reads from stdin (see `kctl_agent.worker.settings`)."""
+    """Returns the settings for a worker's stdin (see `kctl_agent.worker.settings`)."""
     kafka, workers = config.kafka, config.workers
     return {
         **_process(config, name),
@@ -137,7 +137,7 @@ def _fields(section: object, *names: str) -> JsonObject:
 
 
 def engine_settings(config: Config, jars: Sequence[str]) -> JsonObject:
-    """Returns the settings that an engine reads from stdin (see `kctl_agent.engine.main`)."""
+    """Returns the settings for an engine's stdin (see `kctl_agent.engine.main`)."""
     workers = max(config.workers.count, 1)
     driver = _spark(config, jars)
     return {
@@ -202,7 +202,7 @@ def _heap(driver_bytes: int, workers: int) -> str:
 
 
 def sinker_settings(config: Config, name: str) -> JsonObject:
-    """Returns the settings that a sinker reads from stdin (see `kctl_agent.sinker.sinker`)."""
+    """Returns the settings for a sinker's stdin (see `kctl_agent.sinker.sinker`)."""
     sinkers = config.sinkers
     return {
         **_handler_settings(config),

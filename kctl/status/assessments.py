@@ -38,7 +38,7 @@ class AssessmentColumns:
 
 
 class Assessments(Sequence[Assessment]):
-    """The assessments of some partitions. Each is made, with its reason in words, when it is read."""
+    """The assessments of some partitions. Creates an `Assessment`, with its reason in words, on access."""
 
     __slots__ = ("_columns", "_rows")
 
@@ -83,9 +83,9 @@ class Assessments(Sequence[Assessment]):
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 
-    def _reason(self, row: int, others: Rows | None = None) -> str:
+    def _reason(self, row: int, rows: Rows | None = None) -> str:
         columns = self._columns
-        return _HELD[Held(int(columns.held[row]))] + columns.judgements.reason(row, columns.owners[row], others)
+        return _HELD[Held(int(columns.held[row]))] + columns.judgements.reason(row, columns.owners[row], rows)
 
     def _at(self, row: int) -> Assessment:
         columns = self._columns

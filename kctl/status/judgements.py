@@ -75,13 +75,13 @@ class Judgements:
             if values is not None:
                 column[rows] = values
 
-    def reason(self, row: int, owner: Owner, others: Rows | None = None) -> str:
-        """Returns the reason of `row` in words. With `others` (rows including `row`), sums up their messages."""
+    def reason(self, row: int, owner: Owner, rows: Rows | None = None) -> str:
+        """Returns the reason of `row` in words. With `rows`, which include `row`, it counts all their messages."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
-        if others is not None:
-            alike = others[self._reason[others] == reason]
-            case.lag = int(np.maximum(self.lag[others], 0).sum())
-            case.stored = 0 if self.stored is None else int(np.maximum(self.stored[others], 0).sum())
+        if rows is not None:
+            alike = rows[self._reason[rows] == reason]
+            case.lag = int(np.maximum(self.lag[rows], 0).sum())
+            case.stored = 0 if self.stored is None else int(np.maximum(self.stored[rows], 0).sum())
             if reason in _SUMMED:
                 case.first, case.second = int(self.first[alike].sum()), int(self.second[alike].sum())
         return _TEXTS[reason](case)

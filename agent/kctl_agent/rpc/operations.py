@@ -1,7 +1,6 @@
 """Operations on a running process. The agent's thread accepts them, and the thread that owns the work executes them.
 
-So the agent's thread never uses a consumer, a Spark session or a storage. The caller asks for the outcome later, by the
-operation's id.
+So the agent's thread never uses a consumer, a Spark session or a storage. Callers ask for the outcome later, by id.
 """
 
 from __future__ import annotations
@@ -73,7 +72,7 @@ _PENDING: Final = ("waiting", "running")
 
 
 class Inbox:
-    """Passes operations from the agent's thread to the thread that executes them. For any thread."""
+    """Passes operations from the agent's thread to the thread that executes them. Thread-safe."""
 
     def __init__(self, paused: Sequence[Scope] = ()) -> None:
         self._lock = threading.Lock()
@@ -87,8 +86,7 @@ class Inbox:
         self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Runs `first` and accepts an operation, unless `first` raises. Ignores an operation whose id was accepted
-        or cancelled before."""
+        """Runs `first` and, unless it raises, accepts an operation. Ignores ids accepted or cancelled before."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -120,7 +118,8 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Cancels an operation unless it has begun, and returns its outcome: `unknown` if it has not arrived yet."""
+        """Cancels an operation unless it has begun, and returns the operation's outcome. If it has not
+        arrived, returns `unknown`, and `accept` will ignore it."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":
@@ -133,7 +132,7 @@ class Inbox:
                 self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """Returns the outcome of an operation, or None if this process never had it or has forgotten it."""
+        """Returns the outcome of an operation, or None if this process never had or has forgotten it."""
         with self._lock:
             return self._outcomes.get(id_)
 

@@ -53,8 +53,8 @@ class OwnGateways:
         self._socket.setAccessible(True)
 
     def open(self, entry_point: Any) -> tuple[Any, int, str]:
-        """Starts a `py4j.ClientServer` on loopback and returns (server, port, token). The calls that a callback makes
-        run on the JVM thread that waits for the callback."""
+        """Starts a `py4j.ClientServer` on loopback and returns (server, port, token). While a JVM thread waits
+        for a callback, it also runs the calls that the callback makes."""
         token = secrets.token_hex(32)
         builder = self._java("py4j.ClientServer$ClientServerBuilder")().autoStartJavaServer(False)
         server = builder.authToken(token).entryPoint(entry_point).build()
@@ -75,7 +75,7 @@ class OwnGateways:
 
 
 def launched() -> Any:
-    """Starts a JVM and returns PySpark's gateway to it. Only this user can reach the gateway. Main thread only."""
+    """Starts a JVM and returns PySpark's gateway to it, which only this user can reach. Main thread only."""
     from pyspark.java_gateway import launch_gateway
 
     first = launch_gateway()
@@ -114,7 +114,7 @@ class Gateway:
 
 class GatewayRequest:
     """Asks the engine for a gateway over its agent socket, so that port and token appear in no file, command line or
-    environment. `poll` returns the gateway or why there is none yet, and does not wait for it. For one thread."""
+    environment. `poll` returns the gateway or why there is none yet, without waiting. For one thread."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = socket_path(run_dir, ENGINE_NAME)
@@ -146,8 +146,8 @@ class GatewayRequest:
 
 
 def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-    """Sends command `rpc` to the agent at this socket and returns the result. Raises OSError if no answer comes in
-    time, CommandFailed if the agent reports an error, and WireError for a malformed reply."""
+    """Sends command `rpc` to the agent at this socket and returns the result. Raises OSError after a
+    time-out, CommandFailed for the agent's errors, and WireError for a malformed reply."""
     request = Request(
         Role.MASTER, rpc, wire_method(rpc), params=params, deadline_ms=max(int(timeout_seconds * 1000), 1)
     )

@@ -27,7 +27,8 @@ _LEAST_SECONDS = 0.05
 def authenticate(gateway: Any, port: int = 0) -> None:
     """Makes callback connections prove that they come from this gateway's JVM. Call it before the first callback.
 
-    PySpark listens on `port` (0: any). Processes of this user may share it by SO_REUSEPORT. Raises Py4J's errors.
+    PySpark listens on `port` (0: any). By SO_REUSEPORT, another process of this user can listen too, and keep the port
+    when this process ends. Raises Py4J's errors.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(32)

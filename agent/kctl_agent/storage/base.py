@@ -131,7 +131,7 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Returns the counts without reading messages, which is cheap enough for one call per second."""
+        """Returns the counts without reading messages: cheap enough for one call per second."""
 
     def expire_dead(self) -> int:
         return 0
@@ -286,7 +286,7 @@ class Storage(OffsetStore, DeadLetterStore):
     @abstractmethod
     def requeue_stuck(self, selection: Selection = EVERYTHING) -> int:
         """Makes delayed blocks and blocks with expired leases claimable, and returns the number of messages. If
-        the selection has `older_than_seconds`, also ends leases that were taken that long ago, even if renewed."""
+        the selection has `older_than_seconds`, also ends leases taken at least that long ago, even if renewed."""
 
     def dead_letter_store(self) -> DeadLetterStore:
         return self

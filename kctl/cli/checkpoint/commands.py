@@ -1,4 +1,4 @@
-"""The commands of `kctl checkpoint`. For example, `kctl checkpoint show` runs the function `show` in module `show`."""
+"""`kctl checkpoint`: its commands. For example, `checkpoint show` runs the function `show` in module `show`."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""`kctl checkpoint commit`"""
+"""`kctl checkpoint commit`: commits a query's offsets to a group."""
 
 from __future__ import annotations
 

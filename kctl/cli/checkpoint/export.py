@@ -1,4 +1,4 @@
-"""`kctl checkpoint export`"""
+"""`kctl checkpoint export`: prints a query's offsets as startingOffsets."""
 
 import argparse
 import sys

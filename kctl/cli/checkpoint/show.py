@@ -1,4 +1,4 @@
-"""`kctl checkpoint show`"""
+"""`kctl checkpoint show`: shows a query's lag."""
 
 import argparse
 from collections.abc import Mapping

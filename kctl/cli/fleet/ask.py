@@ -55,13 +55,13 @@ def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: floa
 
 
 def incomplete(reply: Reply) -> IncompleteAnswer | None:
-    """Returns an error that names what the reply lacks, or None. Raise the error after printing the reply."""
+    """Returns an error that names what the reply lacks, or None. Raise it after printing the reply."""
     return None if reply.complete else IncompleteAnswer("; ".join(lacks(reply)))
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
     """Returns one sentence about all agents that did not answer, and one for each other missing part of the
-    replies. Parts in `known`, which the caller already shows, are omitted."""
+    replies. Omits `known` parts, which the caller shows."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]

@@ -1,4 +1,4 @@
-"""`kctl hosts`"""
+"""`kctl hosts`: lists the hosts."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """`kctl logs`: prints the end of a process's log, and follows it.
 
-The master moves the older part of a large log to NAME.log.1. `kctl logs` reads NAME.log.1 and the log as one stream of
-bytes.
+The master moves the older part of a large log to NAME.log.1. `kctl logs` reads both files as one stream of bytes.
 """
 
 import argparse
@@ -186,7 +185,7 @@ class Follower:
 
     def read(self) -> bytes:
         """Returns up to 64 KiB of new bytes. After a rotation, puts the unread bytes of NAME.log.1 before them. Returns
-        b"" during a rotation, or if there are no new bytes."""
+        b"" during a rotation, or without new bytes."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():

@@ -1,4 +1,4 @@
-"""`kctl operations` and `kctl operation`. Also submits and follows operations for other commands."""
+"""`kctl operations` and `kctl operation`: show operations. Also submits and follows them for other commands."""
 
 import argparse
 import sys

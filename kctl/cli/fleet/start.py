@@ -1,4 +1,4 @@
-"""The command `kctl start`."""
+"""`kctl start`: starts a fleet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command `kctl stop`."""
+"""`kctl stop`: stops a fleet."""
 
 import argparse
 import os

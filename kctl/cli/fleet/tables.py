@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
-    """Formats partitions as `orders[0-3,6] payments[1]`. If a topic's list is longer than `longest` characters,
-    shows the number of partitions instead: `orders[500 partitions]`."""
+    """Formats partitions as `orders[0-3,6] payments[1]`. If a list is longer than `longest` characters,
+    shows the number: `orders[500 partitions]`."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)
@@ -110,7 +110,7 @@ def listed(reply: Any) -> list[str]:
 
 
 def workers(workers: Workers) -> list[str]:
-    """Formats the table of workers. Cuts lines at 120 columns, so a long error is shortened."""
+    """Formats the table of workers. Cuts lines at 120 columns."""
     return [clip(line, 120) for line in worker_table(workers.rows, RPC)]
 
 

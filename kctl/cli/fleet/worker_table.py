@@ -1,5 +1,4 @@
-"""The table of processes in `kctl status`, `kctl rpc workers` and `kctl top`. `state` comes from the supervisor, and
-`doing` from the worker itself."""
+"""The process table of `kctl status`, `rpc workers` and `top`. The supervisor reports `state`, the worker `doing`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The commands `kctl groups` and `kctl group`, which get consumer groups over HTTP."""
+"""`kctl groups` and `kctl group`: get consumer groups over HTTP."""

@@ -1,5 +1,4 @@
-"""A client for `/api/v1/groups`, and its command-line options. The server is a `kctl exporter`, or a master that
-collects all groups."""
+"""A client for `/api/v1/groups` of a `kctl exporter`, or of a master that collects all groups, and its options."""
 
 import json
 import urllib.error
@@ -87,7 +86,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Describes what is missing in an answer: clusters that are not ready, and parts of clusters that have errors."""
+    """Describes what an answer lacks: clusters that are not ready, and parts of clusters with errors."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

@@ -1,4 +1,4 @@
-"""The commands `kctl groups` and `kctl group`."""
+"""`kctl groups` and `kctl group`: print consumer groups."""
 
 import argparse
 import sys

@@ -1,1 +1,1 @@
-"""The commands of `kctl kafka`. The module `commands` declares each one and names the module that runs it."""
+"""`kctl kafka`: the module `commands` declares each command, and names the module that runs it."""

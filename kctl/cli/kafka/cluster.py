@@ -63,7 +63,7 @@ def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | No
 
 
 def audit_log(options: argparse.Namespace, env: Mapping[str, str]) -> Path:
-    """Returns the user's audit log if `-b` or a context names the cluster, otherwise the fleet's audit log."""
+    """Returns the user's audit log if `-b` or a context names the cluster, otherwise the fleet's."""
     from kctl.audit import fleet_log, user_log
 
     return fleet_log(_fleet_config(options, env)) if _named_cluster(options, env) is None else user_log(env)

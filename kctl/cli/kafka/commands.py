@@ -1,4 +1,4 @@
-"""The commands of `kctl kafka`. The function that runs a command is named after it, with `_` for `-`."""
+"""`kctl kafka`: its commands. The function that runs a command is named after it, with `_` for `-`."""
 
 import argparse
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The command `kctl kafka consume`."""
+"""`kctl kafka consume`: prints messages."""
 
 from __future__ import annotations
 

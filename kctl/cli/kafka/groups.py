@@ -1,4 +1,4 @@
-"""The commands `kctl kafka groups`, `group`, `delete-group` and `reset-offsets`."""
+"""`kctl kafka groups`, `group`, `delete-group` and `reset-offsets`: consumer groups."""
 
 import argparse
 from collections.abc import Mapping

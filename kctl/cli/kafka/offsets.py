@@ -1,4 +1,4 @@
-"""The commands `kctl kafka lag`, `list-offsets` and `offset-fetch`."""
+"""`kctl kafka lag`, `list-offsets` and `offset-fetch`: offsets and lag."""
 
 import argparse
 from collections.abc import Iterable, Mapping

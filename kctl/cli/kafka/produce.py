@@ -1,4 +1,4 @@
-"""The command `kctl kafka produce`."""
+"""`kctl kafka produce`: sends messages."""
 
 import argparse
 import sys

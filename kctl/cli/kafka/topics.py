@@ -1,4 +1,4 @@
-"""The commands `kctl kafka topics`, `topic`, `brokers`, `create-topic`, `delete-topic` and `alter-topic`."""
+"""`kctl kafka topics`, `topic`, `brokers`, `create-topic`, `delete-topic` and `alter-topic`: topics and brokers."""
 
 import argparse
 import re

@@ -1,1 +1,1 @@
-"""The commands of `kctl storage`, which do not need a running fleet."""
+"""`kctl storage`: commands that do not need a running fleet."""

@@ -1,4 +1,4 @@
-"""The commands of `kctl storage`, except `migrate` and `dead`, which have their own modules."""
+"""`kctl storage`: the commands except `migrate` and `dead`."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class Api:
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Returns the parameters of a request to the agents. Returns None if the last snapshot is enough: the caller
+        """Returns the parameters of a request to the agents, or None if the last snapshot is enough: the caller
         wants only this host, and no live data. Raises HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
@@ -210,7 +210,8 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """Makes a response from `body` and the fields that every answer has. A live answer has no ETag."""
+        """Makes a response from `body` and the fields that every answer has. Pass `is_live` to omit
+        the snapshot's ETag if `body` has data from outside the snapshot."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,

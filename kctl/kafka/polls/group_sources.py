@@ -33,7 +33,8 @@ class MissingGroups:
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """Forgets the coordinators, because a restarted broker has its old number but counts as a new coordinator."""
+        """Forgets the coordinators. A restarted broker keeps its number, so it would be taken for the coordinator that
+        last listed a group, and its GroupMissing would be believed at once."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:

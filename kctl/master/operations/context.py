@@ -175,8 +175,8 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """Sends the pauses to a worker, by default to all processes except the engine. If this fails, stores and sends
-        the pauses in `before` again."""
+        """Sends the stored pauses to `worker` or, if that is None, to all processes except the engine. If this fails,
+        restores the pauses in `before`, and sends those."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:
@@ -191,8 +191,7 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Sends these processes the stored pauses again, after an operation has failed. Raises OperationUnknown if a
-        process does not answer."""
+        """Sends `names` the stored pauses again after a failure. Raises OperationUnknown if one does not answer."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=ANSWER_SECONDS)

@@ -1,4 +1,4 @@
-"""The blocks of a file storage, their queue and clock. Only `insert` and `free` need the caller's transaction."""
+"""The blocks of a file storage, their queue, and the clock of their leases. `insert` and `free` need a transaction."""
 
 import json
 import math

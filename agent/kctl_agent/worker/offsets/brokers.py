@@ -164,8 +164,8 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """Returns the first different offset of each log that differs from `before`. Asks brokers only about logs whose
-        leader has changed. Raises KafkaError if a retry may succeed, and logs other errors."""
+        """Finds the logs that differ from `before`, and returns the first different offset of each. Asks brokers only
+        about logs with a newer leader epoch. Raises KafkaError if a retry may succeed, and logs other errors."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].epoch > seen.epoch
         }

@@ -69,7 +69,7 @@ class Epochs:
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         """Returns each position that is above the log end in its committed note. Commit these again with a
-        newer note, because the old note does not reveal a truncation between that log end and the position."""
+        newer note, because the old note does not reveal a truncation between the two."""
         return {
             tp: position
             for tp, position in positions.items()
@@ -81,13 +81,13 @@ class Epochs:
 
 @dataclass(frozen=True, slots=True)
 class StorageId:
-    """Identifies a storage by the random id from its creation and by its location at the commit."""
+    """Identifies a storage. `id` is random, from its creation. `name` is where it was when the offset was committed."""
 
     id: str
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether `other` is this storage, even if the storage has moved. A storage without an id matches any other."""
+        """Whether the ids are equal, or one is missing. A storage is another one only if its `name` differs too."""
         return not self.id or not other.id or self.id == other.id
 
 

@@ -2,8 +2,7 @@
 
 One commit cannot change two tables. So a batch first commits its dead letters, with stored offsets of their own.
 Afterwards it commits its rows with the group's stored offsets. If the batch is repeated in between, it finds these dead
-letters (`earlier_try`), and omits their messages before the transform. So each message is in one of the two tables,
-even if the transform has changed.
+letters (`earlier_try`), and transforms only the others. So each message is in one table, even if the transform changed.
 """
 
 import time
@@ -45,8 +44,8 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try of a batch, which committed dead letters up to `stored` but no rows. `messages` are the
-    topic, partition and offset of each dead letter."""
+    """An earlier try that committed dead letters up to `stored`, but no rows. `messages` are the topic, partition and
+    offset of each."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -96,8 +95,9 @@ class DeadLetterTable(DeadLetterStore):
             return set(read(table, ["offset"], wanted)["offset"].to_pylist())
 
     def begin(self, batch: LakeBatch, schema: str, earlier: EarlierTry) -> LakeBatch:
-        """Returns the batch that commits the dead letters of `batch`. Batches planned earlier for its offsets can no
-        longer commit. Raises StorageUnusable, TableRefused, and StoredOffsetMoved if `batch` itself cannot commit."""
+        """Prepares the commit of the dead letters of `batch`: returns a second batch, for this table. From then on, no
+        other batch planned earlier for the same partitions can commit. Raises StorageUnusable, TableRefused.
+        Raises StoredOffsetMoved if another process has moved or claimed the stored offsets."""
         self.storage.prepare()
         self.storage.fit(schema)
         id_ = self._bind(batch)
@@ -174,7 +174,7 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters, except those of a cluster that the group has left, which no worker would transform."""
+        """Requeues dead letters, except those of a cluster that the group has left: no worker would transform them."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:

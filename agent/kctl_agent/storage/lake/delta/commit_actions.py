@@ -24,8 +24,8 @@ def append_actions(
 def compaction_actions(
     removed: Sequence[TableFile], added: Sequence[DataFile], transactions: Mapping[str, int], now_ms: int
 ) -> Iterator[dict[str, Any]]:
-    """Yields the actions that replace files or, without `added`, remove their rows. Delta then rejects the commit of an
-    UPDATE or DELETE that has read one of the removed files."""
+    """Yields the actions that replace files or, without `added`, remove their rows. In both cases, Delta rejects a
+    concurrent UPDATE or DELETE that has read a removed file."""
     is_delete = bool(removed) and not added
     operation = "DELETE" if is_delete else "OPTIMIZE"
     yield _info(operation, {"predicate": "[]"}, now_ms, isBlindAppend=False, kctl="compaction")

@@ -5,7 +5,7 @@ Spark remove entries below a checkpoint, they write the pointer to it (`_last_ch
 unchanged, no unread entry was removed.
 
 Delta's writer for Spark checks that an entry is missing, and then renames its own file to that name. If another process
-has written the entry in between, the rename overwrites it. The stamps of the newest entries show this.
+has written the entry in between, the rename overwrites it. This changes the entry's stamp, so that kctl notices it.
 """
 
 from collections.abc import Iterable

@@ -160,7 +160,7 @@ class LakeTable:
         transactions: Mapping[str, int],
         files: Sequence[DataFile] = (),
     ) -> None:
-        """Adds `files` and sets the numbers of `transactions` in one commit.
+        """In one commit, adds `files` and writes `transactions` (name to number, as Delta's `txn` actions).
 
         `check` receives the state that directly precedes the commit, and raises an error to prevent the commit. Raises
         TableRefused if others have changed the table so that the files no longer fit. Raises StorageUnusable if the
