@@ -102,7 +102,7 @@ def run(arguments: Sequence[str] | None = None, env: Mapping[str, str] = os.envi
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141  # as a process that ended by SIGPIPE (13)
     except KeyboardInterrupt:
-        return 130
+        return 130  # as after SIGINT in a shell
     except Exception as error:
         if "--debug" in before_command(words)[0] or env.get("KCTL_DEBUG") == "1":
             import traceback  # 3 ms
