@@ -358,8 +358,8 @@ class StatusSection(Section):
     """A fleet is `degraded` if its oldest unhandled message is older than this, in seconds, and the age does not fall.
     0 means three usual cycles, but at least 60 s."""
     allowed_lag: tuple[Annotated[str, Form(r".+=\d{1,18}", "`PATTERN=MESSAGES`, as in `payments-*=1`")], ...] = ()
-    """How much lag of a group counts as no lag, as in `["payments-*=1"]`. The first pattern that matches the group's
-    name applies. Use it for topics with transactions, because consumers never read the markers."""
+    """How much lag of each partition of a group counts as no lag, as in `["payments-*=1"]`. The first pattern that
+    matches the group's name applies. Use it for topics with transactions, because consumers never read the markers."""
 
 
 @dataclass(frozen=True, kw_only=True)
