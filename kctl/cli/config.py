@@ -150,7 +150,7 @@ COMMAND = CommandGroup(
                 Option(("--timeout",), "how long each import may take", "number", "SECONDS", 30.0, least=0.1),
             ),
             details="""\
-Makes the checks of `kctl start` without starting anything: settings, secrets, folders that another user could
+Makes these checks of `kctl start` without starting anything: settings, secrets, folders that another user could
 change, the handler, and whether the brokers answer and have the topics. It also looks for the packages and the
 folder that a table needs. If Java is installed, it calls the transform with no records in a Spark of its own.
 Handler and transform are each imported in a separate process.

@@ -38,7 +38,7 @@ COMMAND = Command(
         Option(("--for",), "default: until Ctrl-C", "number", "SECONDS", least=0),
         Option(
             ("--storage",),
-            "where messages wait for the handler; lake: a Delta table, without a handler",
+            "where messages go: file (a queue for sinkers), directly (the handler) or lake (a Delta table)",
             default=_STORAGES[0],
             choices=_STORAGES,
         ),

@@ -33,7 +33,7 @@ class Selection:
     older_than_seconds: float | None = _by("Only messages at least this old.", metavar="SECONDS")
     error_class: str | None = _by("Only errors of this class.", metavar="NAME")
     line: str | None = _by(
-        "Only errors at this line of the handler, such as shop.py:7; an empty text: at an unknown line.",
+        "Only errors at this line of the handler, such as shop.py:7; an empty text: only errors without a known line.",
         metavar="FILE:LINE",
         may_be_empty=True,
     )

@@ -23,12 +23,14 @@ COMMANDS: dict[str, Command] = {
             "kctl checkpoint show /srv/checkpoints/orders -b 127.0.0.1:9092\n"
             "kctl checkpoint show s3://lake/checkpoints/orders --context production -o json",
             "The lag counts from the end of the newest committed batch. RECORD-TIME is the time of the last message "
-            "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end; looks recreated, "
-            "by the time of that message; new partition; gone; unknown. Exit code 1: Spark would not start.",
+            "that was read. Verdicts: ok; lost N: N messages were deleted unread; beyond the end: the log ends before "
+            "the query's next offset; looks recreated: the last message that was read is newer than the batch that "
+            "read it; new partition: the query has not read it yet; gone: the topic or partition does not exist; "
+            "unknown. Exit code 1: Spark would not start.",
         ),
         Command(
             "export",
-            "Print what a query has processed as startingOffsets for a new one.",
+            "Print a query's processed offsets as startingOffsets for a new query.",
             (_URI, _TOPICS, Option(("--source",), "only this Kafka source of the query, counted from 0", "int", "N")),
             "kctl checkpoint export /srv/checkpoints/orders",
             "Prints the JSON on stdout, and on stderr what it does not contain (state, watermark, batch numbers). It "
@@ -36,7 +38,7 @@ COMMANDS: dict[str, Command] = {
         ),
         Command(
             "commit",
-            "Commit what a query has processed to a consumer group.",
+            "Commit a query's processed offsets to a consumer group.",
             (
                 _URI,
                 Option(("-g", "--group"), "the group, which must have no members", metavar="GROUP", is_required=True),
@@ -54,13 +56,17 @@ COMMANDS: dict[str, Command] = {
                     10.0,
                 ),
                 Option(("--force",), "move offsets backwards too", "flag"),
-                Option(("--trust",), "commit what a damaged checkpoint or recreated topic allows", "flag"),
-                Option(("-y", "--execute", "--yes"), "do it without asking; needed off a terminal", "flag"),
+                Option(
+                    ("--trust",),
+                    "commit even if Spark would not start from the checkpoint, or a topic looks recreated",
+                    "flag",
+                ),
+                Option(("-y", "--execute", "--yes"), "do it without asking; required without a terminal", "flag"),
                 Option(("--dry-run",), "only show what would be done", "flag"),
                 *common_options(),
             ),
             "kctl checkpoint commit /srv/checkpoints/orders -g orders-to-lake        move a job into a fleet\n"
-            "kctl checkpoint commit /srv/checkpoints/orders -g report --follow -y    for kafka-consumer-groups",
+            "kctl checkpoint commit /srv/checkpoints/orders -g report --follow -y    to see its lag in other tools",
             "Without --follow the job must have ended: the command reads the checkpoint twice, --interval apart, and "
             "stops with exit code 26 if a batch was planned or committed in between. A job without new messages writes "
             "nothing, so it looks as if it had ended: stop it first. A batch that was planned but not committed is "
@@ -75,9 +81,9 @@ kctl never writes to a checkpoint. For S3, it uses AWS' own variables (AWS_ACCES
 roles. It chooses the cluster as `kctl kafka` does: -b HOST:PORT (plain), else --context NAME (TLS, SASL), else the
 fleet's kctl.toml.
 
-Exit codes: 0 ok, 1 Spark would not start, 2 wrong usage, 3 incomplete: kctl cannot tell, or a broker is missing, and
-the message names it, 10 no broker answers, 24 the group has members, 25 the checkpoint cannot be read, 26 its offsets
-cannot be used."""
+Exit codes: 0 ok, 1 Spark would not start, 2 wrong usage, 3 incomplete: it is unknown whether Spark would start, or the
+broker that the message names did not answer, 10 no broker answers, 24 the group has members, 25 the checkpoint cannot
+be read, 26 its offsets cannot be used."""
 
 
 COMMAND = CommandGroup(

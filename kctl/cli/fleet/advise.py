@@ -58,9 +58,9 @@ COMMAND = Command(
     (
         CONFIG,
         OUTPUT,
-        Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0),
+        Option(("--timeout",), "in total", "seconds", "SECONDS", 5.0),
         Option(
-            ("--group", "-g"), "a group of other clients that an exporter collects, instead of a fleet", metavar="GROUP"
+            ("--group", "-g"), "ask an exporter about this group of other clients, instead of a fleet", metavar="GROUP"
         ),
         *(each._replace(help=f"with --group: {each.help}") for each in (URL_OPTION, CLUSTER, TOKEN_FILE)),
     ),

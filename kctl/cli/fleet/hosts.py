@@ -51,11 +51,11 @@ def _cells(row: HostRow) -> tuple[object, ...]:
 COMMAND = Command(
     "hosts",
     "Show the hosts of a fleet, and which are missing.",
-    (CONFIG, OUTPUT, Option(("--timeout",), "in all", "seconds", "SECONDS", 5.0)),
+    (CONFIG, OUTPUT, Option(("--timeout",), "in total", "seconds", "SECONDS", 5.0)),
     "kctl hosts                   all hosts\nkctl status --host node-2    the state of one host",
     """\
 `here` is the host that answers this command. A `silent` host is in the masters' group but does not answer. A `gone`
-host has left the group without stopping in order. A `refused` host does not count, for the reason shown.
+host has left the group without a graceful stop. The fleet does not accept a `refused` host, for the reason shown.
 
 Exit codes: 0 all hosts are present, 3 a host is missing or the hosts are unknown, 5 no master to ask.""",
     run=_run,

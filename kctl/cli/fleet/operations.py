@@ -135,7 +135,7 @@ OPERATION = Command(
         Option(("--wait",), "wait until it ends, and show its progress", "flag"),
         OUTPUT,
     ),
-    details="Exit code 1 if it has failed, 3 if it may still happen. If the outcome of `--cancel` is `failed`, the "
-    "operation has no later effect.",
+    details="Exit code 1: the operation has failed; 3: its outcome is unknown, and it may still take effect. After "
+    "`--cancel`, the outcome `failed` means that the operation has ended and has no later effect.",
     run=_operation,
 )

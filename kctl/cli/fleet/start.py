@@ -79,16 +79,16 @@ COMMAND = Command(
     "start",
     "Run a fleet, or start a process of a running one.",
     (
-        Option(("NAME",), "a worker, a sinker or `engine` that was stopped or given up"),
+        Option(("NAME",), "a worker, a sinker or `engine` that is stopped, fatal or waiting for its next try"),
         CONFIG._replace(
-            help="the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml; with NAME also your only running fleet"
+            help="the fleet's kctl.toml. Default: KCTL_CONFIG, ./kctl.toml or, with NAME, your only running fleet"
         ),
         SET,
         Option(("--daemon",), "return once the fleet runs; writes log_dir/master.log and run_dir/master.pid", "flag"),
     ),
     "kctl start -c kctl.toml\nkctl start -c kctl.toml --set workers.count=4 --set http.port=0\nkctl start worker-1",
-    "The master runs in this process and starts the workers. Ctrl-C, SIGTERM or `kctl stop` stop it in order; a "
-    "second signal ends it at once, with exit code 1 if that killed workers. SIGHUP does the same as `kctl reload`. "
-    "The master notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=).",
+    "The master runs in this process and starts the workers. Ctrl-C, SIGTERM and `kctl stop` stop the fleet "
+    "gracefully; a second signal ends it at once, with exit code 1 if that killed workers. SIGHUP does the same as "
+    "`kctl reload`. The master notifies systemd when it is ready and while it is alive (Type=notify, WatchdogSec=).",
     run=_run,
 )

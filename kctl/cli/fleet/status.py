@@ -131,16 +131,21 @@ COMMAND = Command(
     (
         CONFIG,
         OUTPUT,
-        Option(("--fail-on",), "exit 1 for this verdict or worse", default="degraded", choices=("degraded", "failing")),
+        Option(
+            ("--fail-on",),
+            "exit 1 for this verdict or worse; unknown always exits 1",
+            default="degraded",
+            choices=("degraded", "failing"),
+        ),
         *OF_HOSTS,
-        Option(("--timeout",), "for each question", "seconds", "SECONDS", 5.0),
+        Option(("--timeout",), "in total", "seconds", "SECONDS", 5.0),
     ),
     details="""\
 The first line is the verdict with its reason: ok, degraded, unknown or failing. The page and /readyz show the same
-verdict. For each worker, `desired` is the state that the supervisor wants, `state` what it sees, and `doing` what the
+verdict. For each worker, `desired` is the state that the master wants, `state` what it sees, and `doing` what the
 worker reports; `rss` is the memory of all its processes.
 
-Exit codes: 0 ok, 1 degraded, failing or unknown (with --fail-on failing not for degraded), 3 a worker did not answer, 5
-no master to ask.""",
+Exit codes: 0 ok, 1 degraded, failing or unknown, 3 a worker did not answer, 5 no master to ask. With --fail-on failing,
+a degraded fleet does not exit with 1.""",
     run=_run,
 )

@@ -95,14 +95,15 @@ def _survivor(owner: ProcessIdentity) -> int | None:
 
 COMMAND = Command(
     "stop",
-    "Stop a fleet in order, or one of its processes.",
+    "Stop a fleet gracefully, or stop one of its processes.",
     (
         Option(("NAME",), "stop only this worker, sinker or `engine`"),
         CONFIG,
         Option(("--timeout",), "how long to wait", "number", "SECONDS", 60.0, least=0),
     ),
-    details="Sends SIGTERM to the master and waits until it has ended; kills no process. Exit code 1: a process "
-    "survives the master, and the message names its pid; 5: there is no master. With NAME, only that process leaves "
-    "its group and stays stopped until `kctl start NAME`; the master kills it after `workers.stop_timeout_seconds`.",
+    details="Sends SIGTERM to the master and waits until the master has ended. The command itself kills no process. "
+    "Exit code 1: the master is still stopping after --timeout, or a process survived it, and the message names the "
+    "pids; 5: there is no master. With NAME, the master stops only that process, which stays stopped until `kctl start "
+    "NAME`. The master kills the process if it does not stop within `workers.stop_timeout_seconds`.",
     run=_run,
 )

@@ -153,7 +153,7 @@ class View(NamedTuple):
 
 VIEWS = {
     "kafka_lag": View(kafka_lag, None, "the total lag", total_lag),
-    "offset_checker": View(offset_checker, None, "a remaining-count", remaining_counts),
+    "offset_checker": View(offset_checker, None, "the highest remaining-count", remaining_counts),
     "block_size": View(block_size, None, "the number of pending messages", pending),
     "member_leader": View(member_leader, member_leader_wide),
     "workers": View(workers, workers_wide),

@@ -304,7 +304,7 @@ COMMAND = Command(
     ),
     "kctl top --sort worker",
     "Shows the verdict, workers, partitions by lag, and the storage. Keys: l, p, w sort by lag, partition or worker; q "
-    "quits. Without a terminal it prints one line each time, and ends with exit code 5 if no master answers at the "
+    "quits. Without a terminal it prints one line per refresh, and ends with exit code 5 if no master answers at the "
     "start.",
     run=_run,
 )

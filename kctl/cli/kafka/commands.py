@@ -23,13 +23,14 @@ _SET = Option(("--set",), "a setting of the topic, such as retention.ms=3600000;
 _READ_COMMITTED = Option(("--read-committed",), "only up to the last stable offset, without open transactions", "flag")
 _CONFIG = CONFIG._replace(help="the fleet's kctl.toml; see `kctl --help`")
 _TIMEOUT = Option(("--timeout",), "in total", "number", "SECONDS", 10.0)
+_UNTIL_END = "how long to wait for the brokers or, without --follow, for the next message"
 
 
 def common_options(*, timeout: Option = _TIMEOUT, output: bool = True) -> tuple[Option, ...]:
     return (
         Option(
             ("-b", "--bootstrap"),
-            "the brokers to ask first, HOST:PORT,…; a context still provides TLS and SASL",
+            "the brokers to ask first, HOST:PORT,…; with a context, they replace only its servers",
             metavar="SERVERS",
         ),
         Option(("--context",), "[contexts.NAME] of kctl.toml: servers, TLS, SASL; or KCTL_CONTEXT", metavar="NAME"),
@@ -228,23 +229,24 @@ COMMANDS: dict[str, Command] = {
                 Option(("-f", "--follow"), "wait for more at the end, until Ctrl-C", "flag"),
                 _READ_COMMITTED,
                 Option(("--format",), "how to print each message", choices=("value", "line", "json"), default="value"),
-                *common_options(output=False),
+                *common_options(timeout=_TIMEOUT._replace(help=_UNTIL_END), output=False),
             ),
             "kctl kafka consume -t orders -n 10\n"
             "kctl kafka consume -t orders --from -3    the last three of each partition\n"
             "kctl kafka consume -t orders -p 0 --from 1200 --format json\n"
             "kctl kafka consume -t orders --from latest --follow --format json",
             "Does not join a group. The format `value` prints each value unchanged, and a line end. Without "
-            "--follow, the command stops where the log ended when it started. --from -N counts offsets: if "
+            "--follow, the command stops where the log ended when the command started. --from -N counts offsets: if "
             "compaction or transactions left gaps, there are fewer messages.",
         ),
     )
 }
 
 _CLUSTER = """\
-kctl chooses the cluster by -b HOST:PORT (plain), else by --context NAME or KCTL_CONTEXT ([contexts.NAME] of kctl.toml:
-TLS, SASL), else by [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG, ./kctl.toml, or your only running fleet). -b
-together with a context uses other servers with the TLS and SASL of the context."""
+kctl takes the cluster from the first of these that is given: -b HOST:PORT (no TLS or SASL), --context NAME or
+KCTL_CONTEXT ([contexts.NAME] of kctl.toml, with TLS and SASL), [kafka] of the fleet's kctl.toml (-c, KCTL_CONFIG,
+./kctl.toml, or your only running fleet). If you give -b and a context, -b replaces only the servers of the context, and
+its TLS and SASL still apply."""
 _EXIT_CODES = """\
 Exit codes: 0 ok, 1 failed, 2 wrong usage, 3 incomplete: a row or a broker is missing, 10 no broker answers, 11 no such
 topic, 17 authentication failed, 18 not authorised, 19 no such group, 20 no such partition, 21 message too large, 22 not

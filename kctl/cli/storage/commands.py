@@ -93,9 +93,9 @@ _MAINTENANCE = (
         "Compact the small files of a table (mode `lake`) and of its dead letters.",
         (CONFIG, Option(("--dry-run",), "only show what would be compacted", "flag")),
         details="Replaces them with files of about `storage.target_file_bytes`. Rows, stored offsets and older "
-        "versions do not change; `kctl storage vacuum` removes the replaced files. Also rewrites foreign files, "
-        "which other programs than Spark and kctl wrote, because their statistics may hide rows from queries. The "
-        "fleet may run meanwhile.",
+        "versions do not change; `kctl storage vacuum` removes the replaced files. Also rewrites foreign files: "
+        "programs other than Spark and kctl wrote them, and their statistics may hide rows from queries. The fleet may "
+        "run meanwhile.",
         run=partial(_each_table, _optimized),
     ),
     Command(
@@ -113,8 +113,8 @@ _MAINTENANCE = (
             Option(("--dry-run",), "only print the files", "flag"),
             YES,
         ),
-        details="Removes files that no version of the last seven days uses; older versions become unreadable. Shows "
-        "them and asks first. It keeps files of a batch in progress, however old.",
+        details="Removes files that no version within the retention time uses. Older versions become unreadable. Shows "
+        "the number and size of the files, and asks first. Files of a batch in progress stay, however old.",
         run=partial(_each_table, _vacuumed),
     ),
 )
@@ -183,6 +183,9 @@ def _clear(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     echo(running.text)
 
 
+_LEASED = next(each for each in OF_PENDING if each.parameter == "older_than_seconds")._replace(
+    help="also messages leased at least this long ago"
+)
 COMMAND = CommandGroup(
     "storage",
     "Pending, failed and dead messages; files of a table.",
@@ -192,21 +195,20 @@ COMMAND = CommandGroup(
         ),
         Command(
             "requeue",
-            "Make delayed messages and those with expired leases available at once; with --older-than also those "
-            "leased that long ago.",
+            "Make delayed messages, and messages with an expired lease, available at once.",
             (
                 CONFIG,
                 Option(
                     ("--cancel",),
-                    "for a table: make requeued messages dead letters again, unless a worker has taken them",
+                    "for a table: turn requeued messages that no worker has taken yet back into dead letters",
                     "flag",
                 ),
-                *OF_PENDING,
+                *(_LEASED if each.parameter == "older_than_seconds" else each for each in OF_PENDING),
             ),
             "kctl storage requeue --topic orders --partition 3\n"
             "kctl storage requeue --older-than 600\n"
             "kctl storage requeue --cancel",
-            "For dead letters, use `kctl storage dead requeue`.",
+            "A table (mode `lake`) supports only --cancel. For dead letters, use `kctl storage dead requeue`.",
             run=_requeue,
         ),
         Command(

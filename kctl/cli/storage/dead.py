@@ -186,7 +186,7 @@ COMMAND = CommandGroup(
             "export",
             "Write dead letters to stdout as JSON lines.",
             (CONFIG, *SELECTION),
-            details="Bytes that are not UTF-8 are in fields with `_base64`.",
+            details="Bytes that are not UTF-8 are in base64, in a field whose name ends in `_base64`.",
             run=_export,
         ),
         Command(
@@ -214,9 +214,9 @@ COMMAND = CommandGroup(
                 *(CONFIG, _EXPECT, *SELECTION),
             ),
             "kctl storage dead send orders-parked --error-class KeyError --expect 1200",
-            "Delivery is at least once: after an interruption, the command sends messages again that were sent but "
-            "not removed. The header kctl-dead-letter names the dead letter and stays the same, so that consumers "
-            "can drop duplicates.",
+            "Delivery is at least once: if the command is interrupted, the next run sends messages again that were "
+            "sent but not removed. The header kctl-dead-letter names the dead letter and stays the same, so that "
+            "consumers can drop duplicates.",
             run=lambda options, env: _change(
                 load_fleet(options, env), "send", selection(options), options.expect, to=options.to
             ),

@@ -199,8 +199,8 @@ COMMAND = Command(
     "kctl storage migrate --from kctl.old.toml --dry-run\nkctl storage migrate --from kctl.old.toml",
     "If the topics were copied there with keys, values and timestamps, as MirrorMaker does, use --from: each "
     "partition then continues after the copy of the last stored message, so no message is lost or stored twice. "
-    "Without --from, each partition continues at the group's committed offset in the new cluster, for example by "
-    "`kctl kafka reset-offsets`. Stop the fleet first, and start it afterwards. Pending messages stay in the "
+    "Without --from, each partition continues at the group's committed offset in the new cluster, which you can set "
+    "with `kctl kafka reset-offsets`. Stop the fleet first, and start it afterwards. Pending messages stay in the "
     "storage. The command sets all partitions or none.",
     run=_run,
 )

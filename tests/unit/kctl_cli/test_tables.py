@@ -129,7 +129,7 @@ def offsets(*remaining: int | None) -> Offsets:
         ("kafka_lag", lag(None), "is unknown whether"),
         ("kafka_lag", lag(0, 3), "is unknown whether"),
         ("offset_checker", offsets(10, 0), None),
-        ("offset_checker", offsets(0, 11), "a remaining-count is 11, above 10"),
+        ("offset_checker", offsets(0, 11), "the highest remaining-count is 11, above 10"),
         ("offset_checker", offsets(0, None), "is unknown whether"),
         ("block_size", StorageReply(pending=10), None),
         ("block_size", StorageReply(pending=11), "the number of pending messages is 11, above 10"),
