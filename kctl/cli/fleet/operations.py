@@ -63,8 +63,9 @@ def _operation(options: argparse.Namespace, env: Mapping[str, str]) -> None:
         ask(fleet, "cancel", {"id": options.id}, _OPERATION_LOG_SECONDS)
     operation = asked(fleet, options.id)
     operation = follow(fleet, operation) if options.wait or options.cancel else operation
-    if options.cancel and options.output == "table" and operation["state"] == "failed":
-        echo(f"operation {options.id} has ended: {clean(operation['text'])}")
+    if options.cancel and operation["state"] == "failed":
+        ended = f"operation {options.id} has ended: {clean(operation['text'])}"
+        echo(ended if options.output == "table" else as_text(operation, options.output))
     else:
         show(operation, options.output)
 

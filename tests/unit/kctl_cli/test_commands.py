@@ -250,9 +250,11 @@ def test_what_may_still_happen_exits_with_3_and_shows_what_became_of_it(kctl: Kc
 
     stopped = kctl("stop", "worker-0")
     cancelled = kctl("operation", "1", "--cancel")
+    in_json = kctl("operation", "1", "--cancel", "-o", "json")
 
     assert (stopped.code, stopped.err) == (3, "kctl: operation 1, stop: it may still happen: x\n")
     assert (cancelled.code, cancelled.out) == (0, "operation 1 has ended: cancelled by ann\n")
+    assert (in_json.code, json.loads(in_json.out)) == (0, failed)
 
 
 KEEP = Advice(Answer.KEEP, "it fits", 4, 2, workers=4, needed=4, sinkers=2, since=1.0, arrivals_per_second=9.6)
