@@ -34,7 +34,10 @@ def _named(section: tuple[str, type[Section]]) -> str:
     title, kind = section
     if not issubclass(kind, SecuritySection):
         return _section(f"{title}.NAME", kind)
-    keys = fill(f"Its keys, as in `[kafka]`: {', '.join(f'`{each.name}`' for each in fields(kind))}.", 120)
+    names = [each.name for each in fields(kind)]
+    known = next(each for each, of in NAMED.items() if [field.name for field in fields(of)] == names)
+    listed = f"Its keys, as in `[kafka]`: {', '.join(map('`{}`'.format, names))}."
+    keys = fill(listed, 120) if known == title else f"Its keys are those of `[{known}.NAME]`."
     return f"\n## `[{title}.NAME]`\n\n{inspect.getdoc(kind)}\n\n{keys}\n"
 
 

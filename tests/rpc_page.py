@@ -26,6 +26,7 @@ All operations below have two more options:
 
 """
 _IN_ALL = ("--host", "--deadline")
+_WITHOUT_SAMPLE = " Absent without a limit."  # of a metric; a reply has the limit 0
 
 
 def reference() -> str:
@@ -38,7 +39,7 @@ def reference() -> str:
 def _common() -> Iterator[str]:
     kinds = {shown: operation(name) for shown, name in COMMANDS.items()}
     on_one = _listed(shown for shown, kind in kinds.items() if not kind.for_all_hosts)
-    host = f"run it on this host of the fleet. `--host all`: on all hosts in turn, but not {on_one}."
+    host = f"run it on this host of the fleet. `--host all`: on all hosts in turn (not for {on_one})."
     yield f"{entry(f'`--host NAME`: {host}')}\n"
     by_limit: dict[float, list[str]] = {}
     for shown, kind in kinds.items():
@@ -105,7 +106,8 @@ def _texts(kind: Any) -> dict[str, str]:
                 case ast.AnnAssign(target=ast.Name(name)), ast.Expr(value=ast.Constant(str(text))):
                     found[name] = " ".join(text.split())
     declared_fields: tuple[Field[Any], ...] = fields(kind) if is_dataclass(kind) else ()
-    metrics = {each.name: each.metadata["metric"].sentence for each in declared_fields if "metric" in each.metadata}
+    described = {each.name: each.metadata["metric"] for each in declared_fields if "metric" in each.metadata}
+    metrics = {name: metric.sentence.removesuffix(_WITHOUT_SAMPLE) for name, metric in described.items()}
     return {name: text for name, text in metrics.items() if text} | found
 
 

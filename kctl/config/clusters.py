@@ -65,10 +65,10 @@ class CheckpointSection(Section):
     cluster: str = ""
     """The `[clusters.NAME]` that the query reads. If empty, it is the only cluster, or in a fleet `kafka.cluster`."""
     group: str = ""
-    """The group's name. Empty means NAME. kctl does not show a Kafka group with this name."""
+    """The group's name. Empty means NAME. kctl hides a Kafka group of this name."""
     topics: tuple[Topic, ...] = ()
-    """The query's topics in this cluster, if the query also reads other clusters. Other topics are unknown. Empty means
-    all topics."""
+    """The query's topics in this cluster, if the query also reads other clusters. The lag of other topics is unknown.
+    Empty means all topics."""
     every: Annotated[str, Form(r"|[1-9]\d{0,5}[smhd]", "a number and a unit, such as `90s`, `15m` or `24h`")] = ""
     """The time between two runs of a scheduled job, such as `24h`. Between runs, the job counts as healthy."""
     interval_seconds: Annotated[float, number(1, 3600)] = 60.0

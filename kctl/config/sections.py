@@ -140,7 +140,8 @@ class WorkersSection(Section):
     """The longest wait for a full batch (`max_records_per_batch`). 0 means no wait. With `storage.mode` `lake`, the
     default is 20, because each batch adds files to the table."""
     on_data_loss: Literal["continue", "stop"] = "continue"
-    """What to do if retention has removed unread records. kctl always counts and reports the loss."""
+    """What to do if retention has removed unread records: `continue` at the log's start, or `stop` the worker. kctl
+    always counts and reports the loss."""
     on_unreadable: Literal["stop", "dead_letter"] = "stop"
     """What to do if Spark or the transform cannot read a record: `stop` its partition at this record, or make a
     `dead_letter` with its bytes and the error, and continue (docs/transform.md)."""
@@ -167,7 +168,7 @@ class WorkersSection(Section):
     restarts it."""
     memory_soft: Annotated[Size, NOW] = ""
     """The memory limit for all processes of a worker, including its JVM. Empty means no limit. After
-    `memory_breaches` measurements in a row above the limit, kctl stops the worker in order and restarts it. kctl
+    `memory_breaches` measurements in a row above the limit, kctl stops the worker gracefully and restarts it. kctl
     ignores a limit below what the worker uses after its start."""
     memory_hard: Annotated[Size, NOW] = ""
     """kctl kills and restarts a worker that uses more memory than this. Empty means no limit."""
@@ -192,7 +193,7 @@ class EngineSection(Section):
     """The heap of the engine's JVM. If empty, it is `spark.driver_memory`, plus a quarter of it for each worker beyond
     the first."""
     memory_soft: Annotated[Size, NOW] = ""
-    """Like `workers.memory_soft`, for the engine. Workers stay in their group, and continue with the next engine."""
+    """Like `workers.memory_soft`, for the engine. Workers stay in their group during the restart."""
     memory_hard: Annotated[Size, NOW] = ""
     """Like `workers.memory_hard`, for the engine."""
 
@@ -216,7 +217,8 @@ class SparkSection(Section):
     auth_secret_file: str = ""
     """A file with the secret that a Spark cluster and its applications share. If empty, kctl uses the variable
     `KCTL_CLUSTER_SECRET`. The secret turns on `spark.authenticate` and `spark.network.crypto.enabled`. `spark://…`
-    needs this secret, or `spark.authenticate` in `conf`. Other masters generate a secret."""
+    needs this secret, or `spark.authenticate` in `conf`. For other masters, Spark generates a
+    secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -268,7 +270,7 @@ class StorageSection(Section):
     """Whether the master maintains the table of mode `lake`. At quiet times, it compacts small files. Once a day, it
     removes files that no version of the last seven days uses."""
     block_messages: Annotated[int, number(1, 100_000), MESSAGES] = 500
-    """The maximum number of messages in one block."""
+    """Workers store each partition's messages in blocks of at most this many."""
     block_bytes: SomeSize = "1m"
     """The maximum bytes of messages (keys, values and headers, before compression) in one block. A larger message gets
     its own block."""
@@ -279,9 +281,9 @@ class StorageSection(Section):
     """What to do if the storage was emptied or replaced, so that it no longer knows the stored offset of a partition:
     `stop` with the reason, or `continue` at the committed offset."""
     on_other_storage: Literal["stop", "take_over"] = "stop"
-    """What to do if the storage belongs to another group or cluster (`kctl storage migrate`), or if the group's offsets
-    were committed with another storage. `stop` stops the worker and names the two. `take_over` continues with this
-    storage at the committed offset."""
+    """What to do if the storage belongs to another group or cluster, or if the group's offsets were committed with
+    another storage. `stop` stops the worker. `take_over` continues with this storage at the committed offset. For
+    topics copied to another cluster, use `kctl storage migrate`."""
     limit: Annotated[int, number(0), MESSAGES] = 0
     """At this many unhandled messages in the storage, workers take no new batch. 0 means no limit."""
     limit_bytes: Size = ""
@@ -289,8 +291,8 @@ class StorageSection(Section):
     dead_limit: Annotated[int, number(0), MESSAGES] = 100_000
     """At this many dead letters, workers take no new batch until you requeue or delete some. 0 means no limit."""
     dead_expire_seconds: Seconds = 0.0
-    """kctl permanently deletes dead letters older than this, with an event. 0 means never. In a table, this happens
-    once a day, in whole files."""
+    """kctl permanently deletes dead letters older than this, with an event. 0 means never. In a table, kctl removes
+    files with only such dead letters, once a day."""
     min_free: Size = "512m"
     """Workers take no new batch if the disk of `path` or `uri` has less free space than this, or less than 1 % free
     inodes. Empty means no check."""
@@ -348,18 +350,18 @@ class StatusSection(Section):
     """How kctl judges partitions and groups (status.md)."""
 
     window_seconds: Annotated[float, number(1, 86_400)] = 60.0
-    """The time over which kctl judges a partition. Silence with pending messages is normal for at least this long. kctl
-    uses a longer time if batches are long."""
+    """The time over which kctl judges a partition. A partition with pending messages may be without commits for at
+    least this long. kctl uses a longer time if batches are long."""
     hold_seconds: Seconds = 5.0
     """kctl reports a better status only after the status has lasted this long."""
     batch_limit_seconds: Annotated[float, number(1)] = 600.0
-    """A running batch explains missing commits for at most this long."""
+    """Until a batch has run for this long, kctl does not expect its commit."""
     oldest_limit: Annotated[float, number(0)] = 0.0
     """A fleet is `degraded` if its oldest unhandled message is older than this, in seconds, and the age does not fall.
-    0 means three usual cycles, but at least 60 s."""
+    0 means three median cycles, but at least 60 s."""
     allowed_lag: tuple[Annotated[str, Form(r".+=\d{1,18}", "`PATTERN=MESSAGES`, as in `payments-*=1`")], ...] = ()
     """How much lag of each partition of a group counts as no lag, as in `["payments-*=1"]`. The first pattern that
-    matches the group's name applies. Use it for topics with transactions, because consumers never read the markers."""
+    matches the group's name applies. Use it for topics with transactions, whose end markers leave a lag of 1."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,7 +373,7 @@ class AdviceSection(Section):
     utilisation: Annotated[float, number(0.1, 1)] = 0.7
     """The largest share of its time that a worker or sinker may be busy."""
     catch_up_seconds: Annotated[float, number(1, 86_400)] = 300.0
-    """Within this time, the advised processes must handle messages that have waited for longer than one cycle."""
+    """Within this time, the advised processes must handle the backlog (advice.md)."""
     pause_seconds: Seconds = 10.0
     """How long a rebalance interrupts reading when the number of workers changes."""
     up_after_seconds: Seconds = 180.0
@@ -434,7 +436,8 @@ class HttpSection(Section):
     shows."""
     token_file: Annotated[str, NOW] = ""
     """A file with the bearer token, or with two during a rotation. Each line has a token of at least 16 characters,
-    optionally as `name: token`. Changes always require a token. Beyond this host, every request requires one."""
+    optionally as `name: token`. Requests for changes always
+    require a token. Beyond this host, every request requires one."""
     read_token_file: Annotated[str, NOW] = ""
     """A file like `token_file`, for tokens that may only read, such as Prometheus's. If it is set, reading on loopback
     also requires a token."""
@@ -474,7 +477,7 @@ class HostsSection(Section):
     operations on other hosts."""
     ca_file: str = ""
     """A PEM file with the authority that signs the hosts' certificates. Required with `https://`. Use an authority of
-    the fleet's own, because kctl sends tokens to any server that it has certified."""
+    the fleet's own, because kctl sends tokens to any server that this authority has certified."""
     allow_plain: bool = False
     """Whether to query masters over HTTP without TLS. kctl then sends them the token unencrypted."""
     local_storage: bool = False

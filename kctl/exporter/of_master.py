@@ -14,18 +14,17 @@ METRICS: tuple[Metric, ...] = (
     ),
     Single(
         name="kctl_advised_workers",
-        sentence="The number of workers that `kctl advise` names. While the number is unknown, this metric and the "
-        "next three are absent.",
+        sentence="The number of workers that `kctl advise` names.",
         samples=lambda snapshot: single(snapshot.advice.workers),
     ),
     Single(
         name="kctl_advised_sinkers",
-        sentence="The advised number of sinkers. Also absent without sinkers.",
+        sentence="The advised number of sinkers. Absent without sinkers.",
         samples=lambda snapshot: single(snapshot.advice.sinkers),
     ),
     Single(
         name="kctl_advised_hosts",
-        sentence="The number of hosts for the advised workers. Also absent if the fleet runs on one host.",
+        sentence="The number of hosts for the advised workers. Absent if the fleet runs on one host.",
         samples=lambda snapshot: single(snapshot.advice.hosts),
     ),
     Single(
@@ -92,7 +91,8 @@ METRICS: tuple[Metric, ...] = (
         name="kctl_hosts",
         labels=(*GROUP, "host", "state"),
         sentence="1 for each host of the fleet and its state, as this host knows it: `here`, `present`, `leaving`, "
-        "`silent` (a member of the masters' group that did not answer), `gone` or `refused`. Absent with one host.",
+        "`silent` (a member of the masters' group that did not answer), `gone` or `refused` (hosts.md). "
+        "Absent with one host.",
         samples=lambda snapshot: (
             [((row.name, row.state), 1.0) for row in snapshot.hosts.rows] if snapshot.hosts else ()
         ),

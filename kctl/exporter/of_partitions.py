@@ -69,8 +69,8 @@ METRICS: tuple[Metric, ...] = (
     ),
     PartitionColumn(
         name="kctl_consumer_catchup_seconds",
-        sentence="The time until the lag is 0 if it keeps falling at this pace. 0 without lag. Absent while the lag "
-        "does not fall.",
+        sentence="The time until the lag is 0 if it keeps falling as in the last minutes. 0 without lag. Absent "
+        "while the lag does not fall.",
         values=_assessed("catchup_seconds"),
     ),
     PartitionColumn(
@@ -92,8 +92,8 @@ METRICS: tuple[Metric, ...] = (
     PartitionColumn(
         name="kctl_consumer_ahead",
         sentence="How far the committed offset is above the end of the partition, for example because its topic was "
-        "recreated. The group will skip this many messages. The lag is 0, or unknown for a checkpoint. Absent "
-        "otherwise.",
+        "recreated. The group will skip this many messages. The lag is 0, or unknown for a checkpoint. Absent if the "
+        "offset is not above the end.",
         values=_ahead,
     ),
     PartitionColumn(

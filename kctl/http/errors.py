@@ -28,7 +28,7 @@ class Unauthorized(HttpError, code="unauthorized", http_status=401):
 
 class NotAllowed(HttpError, code="not_allowed", http_status=403):
     """The request comes from another site's page, or has a foreign host name and no token. Or it needs
-    a token of `http.token_file`: that is not set, or the token is from `http.read_token_file`."""
+    a token of `http.token_file`, which is not set, or the token is from `http.read_token_file`."""
 
 
 class RequestTooSlow(HttpError, code="request_too_slow", retriable=True, http_status=408):

@@ -13,8 +13,8 @@ class TableReply:
 
     version: int | None = value(
         "kctl_table_version",
-        "The newest version of the table of mode `lake`. After a new version, kctl updates all values of the table, at "
-        "most every ten seconds. `kctl_storage_bytes` is the table's size.",
+        "The newest version of the table of mode `lake`. After a new version, kctl measures the table again, at most "
+        "every ten seconds.",
     )
     rows: int | None = value(
         "kctl_table_rows", "Rows of the table. Absent if the table's log does not have the row count of every file."
@@ -40,8 +40,8 @@ class RecentDeadLetters:
 
     count: int = 0
     error_class: str | None = None
-    """The most frequent error class or kind of failure, never the error's text. In a file or Redis, only the newest 20
-    of them count."""
+    """The most frequent error class or kind of failure, never the error's text. In a file or Redis, kctl looks only
+    at the newest 20."""
     first_seconds: float | None = age()
     """How long ago the first of them became a dead letter."""
     last_seconds: float | None = age()
@@ -61,12 +61,16 @@ class StorageReply:
         "A storage that workers share is counted once.",
         ("state", "pending"),
     )
+    """Pending messages. `processing`: messages that a sinker has leased. `dead`: dead letters. A storage that workers
+    share is counted once."""
     delayed: int | None = value(
         "kctl_storage_delayed_messages", "Pending messages that failed and wait for their next try."
     )
     processing: int | None = value("kctl_storage_messages", "", ("state", "processing"))
     dead: int | None = value("kctl_storage_messages", "", ("state", "dead"))
-    bytes: int | None = value("kctl_storage_bytes", "The size of the storage's content.")
+    bytes: int | None = value(
+        "kctl_storage_bytes", "The size of the storage's content. With mode `lake`, the table's size."
+    )
     limit: int | None = value(
         "kctl_storage_limit_messages",
         "At this many `pending` and `processing` messages, workers take no new batch. Absent without a limit.",
@@ -101,4 +105,4 @@ class StorageReply:
     table: TableReply | None = optional()
     """The table, with mode `lake` only."""
     recent_dead: RecentDeadLetters | None = optional()
-    """Dead letters of the last five minutes, as of their last change; absent if there were none."""
+    """Dead letters of the last five minutes, counted when `dead` last changed; absent if there were none."""

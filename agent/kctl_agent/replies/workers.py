@@ -63,7 +63,7 @@ class Event:
     from_offset: int | None = None
     to: int | None = None
     worker: str | None = optional()
-    """The worker concerned, if a master names it."""
+    """The worker that an event of the master is about."""
 
 
 renamed(Event, "from_offset", "from")
@@ -76,9 +76,11 @@ class SinkerStats:
     handled: int | None = counter(
         "kctl_sinker_messages_total",
         "Messages that a sinker has settled since its start: `handled`, `retried` (will be tried again), `dead` "
-        "(dead letters), or `lost` (handled again, because the lease expired first).",
+        "(dead letters), or `lost` (handled again, because the lease had expired).",
         ("outcome", "handled"),
     )
+    """Messages handled by the sinker since its start. `retried`, `dead` and `lost` count other outcomes
+    (metrics.md, `kctl_sinker_messages_total`)."""
     retried: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "retried"))
     dead: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "dead"))
     lost: int | None = counter("kctl_sinker_messages_total", "", ("outcome", "lost"))
@@ -108,6 +110,7 @@ class SinkerStats:
         "Percentiles (`p50`, `p99`) of the duration of the sinker's latest calls of the handler.",
         ("percentile", "p50"),
     )
+    """The median duration of the sinker's latest calls of the handler. `handler_p99_seconds` is the 99th percentile."""
     handler_p99_seconds: float | None = value("kctl_sinker_handler_duration_seconds", "", ("percentile", "p99"))
 
 
@@ -181,7 +184,7 @@ class WorkerReply:
     )
     last_error: str | None = None
     waiting_for: WaitingFor | None = None
-    """The outage whose end the process waits for. If there are several, the engine's outage, otherwise the one that
+    """The outage whose end the process waits for. Of several outages, the engine's, or else the one that
     began first."""
     left_out: tuple[UnreadPartition, ...] | None = None
     """Assigned partitions that the worker cannot read at present. It still reads its other partitions."""

@@ -16,11 +16,11 @@ TopicPartition = tuple[str, int]
 
 
 class GapRefused(StorageError, code="gap_refused"):
-    """A chunk begins after the stored offset. Storing it would lose the messages in between."""
+    """A batch's messages begin after the stored offset. Storing them would lose the messages in between."""
 
 
 class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
-    """The partition of a chunk has no stored offset."""
+    """The partition of the messages has no stored offset."""
 
 
 class StoredOffsetMoved(StorageError, code="stored_offset_moved", retriable=True):

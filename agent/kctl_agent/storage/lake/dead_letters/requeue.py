@@ -106,7 +106,8 @@ def numbered_files(table: DeltaTable) -> list[str]:
 
 
 class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
-    """The batch that wrote these dead letters of a table is not committed yet. After its commit, kctl requeues them."""
+    """The batch that wrote these dead letters of a table is not committed yet. After its commit, a worker
+    requeues them."""
 
 
 @dataclass(frozen=True, slots=True)
