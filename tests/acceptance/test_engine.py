@@ -190,7 +190,7 @@ def test_workers_go_on_in_the_next_engine_without_a_restart_and_stay_members(two
     eventually(two.is_caught_up, SETTLE_SECONDS, "everything is stored")
     two.stored_once()
     assert {name: row["pid"] for name, row in two.workers().items()} == before
-    assert generations(two) == before_it
+    assert generations(two) == before_it, two.events()[-40:]
     status = two.engine()["supervisor"]
     assert status["restarts_by_cause"]["exit"] == 1
     assert not alive([jvm])
