@@ -41,6 +41,7 @@ from kctl_agent.rpc.messages import number_of
 from kctl_agent.storage.chunk import Binding
 from kctl_agent.storage.kinds import KINDS
 
+TICK_SECONDS = 0.05
 RUN = 16
 """Consecutive messages that go to one partition, as with Kafka's own partitioner (KIP-480). Otherwise, with many
 partitions, each message would be its own batch and cost a core."""
@@ -95,7 +96,7 @@ class Producer(threading.Thread):
     def _produce(self) -> None:
         self._await_topic()  # the client drops messages that it has no metadata for
         sent, started = 0, time.monotonic()
-        while not self._stop_asked.wait(0.05):
+        while not self._stop_asked.wait(TICK_SECONDS):
             due = int((time.monotonic() - started) * self._rate)
             for number in range(sent, due):
                 if self._stop_asked.is_set():
@@ -141,6 +142,7 @@ class Producer(threading.Thread):
 
 TOPIC = "demo"
 REFRESH_SECONDS = 0.5
+LINE_SECONDS = 2.0
 DRAIN_SECONDS = 120.0
 START_SECONDS = 300.0
 
@@ -333,7 +335,7 @@ class _Load:
         self._check()  # or its last row would be shown once more
         if offsets is not None and workers is not None:
             self.progress.take(offsets["rows"], workers["rows"])
-            if time.monotonic() - self.line_at >= 2.0:
+            if time.monotonic() - self.line_at >= LINE_SECONDS:
                 self.line_at = time.monotonic()
                 self.say(" · ".join([*self.progress.words(self.producer.total), in_words(workers["rows"])]))
         self.interrupts.pause(REFRESH_SECONDS)

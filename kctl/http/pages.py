@@ -40,7 +40,8 @@ async def asset(request: Request, digest: str, name: str) -> Response:
         raise HTTPException(404, "the page has no such file")
     is_gzipped = "gzip" in request.headers.get("accept-encoding", "")
     headers = {"cache-control": "private, max-age=31536000, immutable", "vary": "accept-encoding"}
-    headers |= {"content-encoding": "gzip"} if is_gzipped else {}
+    if is_gzipped:
+        headers["content-encoding"] = "gzip"
     return Response(found.gzipped if is_gzipped else found.body, media_type=_TYPES[name[-3:]], headers=headers)
 
 

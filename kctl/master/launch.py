@@ -72,7 +72,11 @@ def _launch(config: Config, name: str, jars: Sequence[str], worker_command: Sequ
 def supervision_policies(config: Config) -> dict[str, SupervisionPolicy]:
     workers = config.workers
     policy = SupervisionPolicy(
-        restart=RestartPolicy(workers.backoff_min_seconds, workers.backoff_max_seconds, workers.stable_seconds),
+        restart=RestartPolicy(
+            backoff_min_seconds=workers.backoff_min_seconds,
+            backoff_max_seconds=workers.backoff_max_seconds,
+            stable_seconds=workers.stable_seconds,
+        ),
         rules=HealthRules(
             ping_timeout_seconds=workers.ping_timeout_seconds,
             memory_soft_bytes=size_bytes(workers.memory_soft),

@@ -103,7 +103,10 @@ def _line(decode: Decoder | None, record: Record) -> bytes:
 
 def _json(decode: Decoder | None, record: Record) -> bytes:
     document = {
-        **{name: getattr(record, name) for name in ("topic", "partition", "offset", "timestamp")},
+        "topic": record.topic,
+        "partition": record.partition,
+        "offset": record.offset,
+        "timestamp": record.timestamp,
         **bytes_field("key", record.key),
         **bytes_field("value", record.value),
         **_decoded(decode, record, "key"),

@@ -17,6 +17,8 @@ from kctl.terminal import line_of
 
 _ONE = ("topic", "partition", "offset", "timestamp", "bytes", "compressed_bytes")
 _MANY = ("topic", "partition", "messages", "first_offset", "last_offset")
+_CHECK_EVERY = 4096
+_SHOW_SECONDS = 0.2
 _BAR_COLUMNS = 30
 
 
@@ -69,7 +71,7 @@ def _produce_many(
                 production.send(value, own_key, options.partition, headers)
                 size += len(value or b"")
                 show_progress()
-                if number % 4096 == 0 and production.problem is not None:
+                if number % _CHECK_EVERY == 0 and production.problem is not None:
                     break  # the rest would fail too
         production.finish(show_progress)
     seconds = time.monotonic() - began
@@ -106,7 +108,7 @@ def _progress(
     def show() -> None:
         nonlocal shown_at
         now = time.monotonic()
-        if now >= shown_at + 0.2:
+        if now >= shown_at + _SHOW_SECONDS:
             shown_at = now
             write(line(report.messages, report.bytes, total_bytes, now - began))
 

@@ -91,6 +91,7 @@ class Streams:
 
 
 _LIVE_AT_A_TIME = 8
+_SHARED_SECONDS = 1.0
 T = TypeVar("T")
 
 
@@ -193,7 +194,7 @@ class Api:
             del self._shared[key]
             return
         # Longer if it took long, as with thousands of partitions.
-        seconds = max(1.0, 4 * (self.source.clock() - begun_at))
+        seconds = max(_SHARED_SECONDS, 4 * (self.source.clock() - begun_at))
         self._shared[key] = begun_at, begun_at + seconds, done
         asyncio.get_running_loop().call_later(seconds, self._drop, key, done)
 
