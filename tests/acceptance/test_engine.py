@@ -234,8 +234,6 @@ def test_a_killed_master_leaves_no_process_and_no_member(two: Fleet) -> None:
     eventually(lambda: not alive(everybody), SETTLE_SECONDS, "all of them ended")
     state = kafka_tools.describe_state(two.broker.bootstrap_servers, two.group)
     assert (state.state, state.members) == ("Empty", 0)
-    for name in WORKERS:
-        assert "the master is gone" in (two.directory / "logs" / f"{name}.log").read_text()
 
 
 @pytest.mark.long

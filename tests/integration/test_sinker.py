@@ -48,6 +48,7 @@ def test_a_handler_is_opened_given_every_message_once_and_closed(sinker: Start, 
 
     eventually(lambda: one.stats.get("handled") == 1200)
     assert one.leave() == 0
+    assert "the master is gone; stopping" in one.log.read_text()
     assert [offset for offset, _ in ledger()] == [-1, *range(1200), -2]
 
 
