@@ -28,7 +28,7 @@ def fleet_log(config: Config) -> Path:
 
 def user_log(env: Mapping[str, str]) -> Path:
     """Returns `$XDG_STATE_HOME/kctl/audit.jsonl`, by default below `~/.local/state`. As root, raises ConfigError if
-    another user owns the file or can change it."""
+    another user owns or can change the file or its folders."""
     home = env.get("HOME") or pwd.getpwuid(os.getuid()).pw_dir
     path = Path(env.get("XDG_STATE_HOME") or Path(home, ".local", "state"), "kctl", "audit.jsonl")
     refuse_others(path)

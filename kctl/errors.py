@@ -1,5 +1,5 @@
-"""The control plane's errors. Each class has a code, an exit code and an HTTP status. A message is one sentence for an
-operator: what happened, to what, and what to do.
+"""The control plane's errors. Each class has a code, an exit code and an HTTP status. An error's message is one
+sentence for an operator: what happened, to what, and what to do.
 
 Agents have their own errors, in `kctl_agent.errors`. docs/errors.md lists all errors.
 """
@@ -26,17 +26,17 @@ class KctlError(Exception):
 
 
 class CommandRejected(KctlError, code="command_rejected", http_status=502):
-    """The master answered with an error. kctl shows its message."""
+    """The master answered with an error, which kctl shows."""
 
 
 class BadAnswer(KctlError, code="bad_answer", http_status=502):
-    """The master's answer lacks a field, or has a wrong value. The message names it. Use the `kctl` of the master's
+    """A field of the master's answer is missing or wrong. The message names the field. Use the `kctl` of the master's
     release."""
 
 
 class OperationRefused(KctlError, code="operation_refused", http_status=409):
-    """The operation is impossible, or conflicts with an operation in progress, which the
-    message names. Nothing changed."""
+    """The operation is impossible, or conflicts with an operation in progress, which the message names. Nothing
+    changed."""
 
 
 class NoSuchOperation(OperationRefused, code="no_such_operation", exit_code=2, http_status=404):
@@ -48,8 +48,8 @@ class OperationFailed(KctlError, code="operation_failed", http_status=409):
 
 
 class OperationUnknown(KctlError, code="operation_unknown", exit_code=3, http_status=504):
-    """The operation may still happen. The process that the message names does not answer, or still works on it. See
-    `kctl status`."""
+    """The operation may have happened, or may still happen. The message names the process or host that did not report
+    the outcome. See `kctl status`."""
 
 
 class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=502):
@@ -57,8 +57,8 @@ class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=
 
 
 class StopTimeout(KctlError, code="stop_timeout", retriable=True, http_status=504):
-    """The master still runs after `--timeout` (wait, or read its log). Or it has ended, but a process of the fleet
-    survived SIGKILL (docs/troubleshooting.md)."""
+    """Either the master still runs after `--timeout` (wait, or read its log), or a process of the fleet survived
+    SIGKILL (docs/troubleshooting.md)."""
 
 
 class UsageError(KctlError, code="usage", exit_code=2, http_status=400):
@@ -70,16 +70,16 @@ class ClusterMissing(KctlError, code="cluster_missing", exit_code=2, http_status
 
 
 class ConfigError(KctlError, code="bad_config", exit_code=2):
-    """A file, `KCTL_*` variable or flag cannot be used. The message shows the value and what is allowed. As root, kctl
-    also rejects a file that another user owns or can write to (use `sudo -u USER kctl …`)."""
+    """A file, `KCTL_*` variable or flag cannot be used. The message has the reason. As root, kctl also rejects a file
+    that another user owns or can write to (use `sudo -u USER kctl …`)."""
 
 
 class IncompleteAnswer(KctlError, code="incomplete", retriable=True, exit_code=3, http_status=503):
-    """Some workers did not answer, or brokers' offsets are stale or unknown. The message has the reasons."""
+    """Some workers or hosts did not answer, or brokers' offsets are stale or unknown. The message has the reasons."""
 
 
 class ThresholdExceeded(KctlError, code="threshold_exceeded", exit_code=4):
-    """The value is above `--fail-above`."""
+    """A value in the answer is above `--fail-above`."""
 
 
 class NotWell(KctlError, code="not_well"):
@@ -96,7 +96,7 @@ class NoSocketFile(NoMaster, code="no_socket_file"):
 
 
 class NobodyListening(NoMaster, code="nobody_listening"):
-    """The master that owned the socket is gone. Start the fleet again. The new master cleans up."""
+    """The master has ended, but its socket file still exists. Start the fleet again."""
 
 
 class SocketNotPermitted(NoMaster, code="socket_not_permitted", retriable=False, http_status=403):
@@ -104,7 +104,7 @@ class SocketNotPermitted(NoMaster, code="socket_not_permitted", retriable=False,
 
 
 class StartError(KctlError, code="start_failed", http_status=503):
-    """A fleet or the demo cannot start. The message has the reason. All parts that were started have ended."""
+    """A fleet or the demo cannot start. The message has the reason. No process was left running."""
 
 
 class BrokerUnreachable(StartError, code="broker_unreachable", retriable=True, exit_code=10):
@@ -120,25 +120,26 @@ class JavaMissing(StartError, code="java_missing", exit_code=12):
 
 
 class PortTaken(StartError, code="port_taken", exit_code=13):
-    """`http.port` is in use. Choose another, or 0 for any."""
+    """The port of `http.port` or `kctl demo --port` cannot be used. Choose another."""
 
 
 class RunDirUnusable(StartError, code="run_dir_unusable", exit_code=14):
-    """A folder of the fleet cannot be written, belongs to another user, or is world-writable. Or the code or jars are
-    world-writable. Or others can open `fleet.run_dir` (use `chmod 700`)."""
+    """kctl cannot write to a folder of the fleet, or another user owns it. Or all users can write to a folder, your
+    code or the jars. `fleet.run_dir` must have mode 700."""
 
 
 class AlreadyRunning(StartError, code="already_running", exit_code=15, http_status=409):
-    """Another master uses this `run_dir`. See `kctl status`."""
+    """Another master uses this `run_dir` or `data_dir`, or a former master left a process running. The message shows
+    the pid."""
 
 
 class JarsMissing(StartError, code="jars_missing", retriable=True, exit_code=16):
-    """A locked jar is missing or wrong. Run `kctl jars fetch`. For a table in an object store, also run `kctl jars
+    """A required jar is missing or wrong. Run `kctl jars fetch`. For a table in an object store, also run `kctl jars
     fetch s3`."""
 
 
 class BrokerRefused(KctlError, code="broker_refused", http_status=502):
-    """A broker answered with an error that has no code of its own in kctl. The message shows it."""
+    """A broker answered with an error that has no code of its own in kctl. The message shows the error."""
 
 
 class AuthenticationFailed(BrokerRefused, code="authentication_failed", exit_code=17):
@@ -170,7 +171,7 @@ class WrongProtocol(BrokerRefused, code="wrong_protocol", exit_code=23):
 
 
 class GroupActive(BrokerRefused, code="group_active", exit_code=24, http_status=409):
-    """The group has live members, which the message names. Stop them before you change its offsets."""
+    """The group has live members. Stop them first."""
 
 
 class CheckpointUnreadable(KctlError, code="checkpoint_unreadable", retriable=True, exit_code=25, http_status=502):
@@ -178,4 +179,5 @@ class CheckpointUnreadable(KctlError, code="checkpoint_unreadable", retriable=Tr
 
 
 class CheckpointUnusable(KctlError, code="checkpoint_unusable", exit_code=26, http_status=409):
-    """A Spark checkpoint still changes, is damaged, or would move a group's offsets backwards. Nothing changed."""
+    """The checkpoint's Spark job still runs, the checkpoint is damaged, or its offsets are lower than the group's. No
+    offset changed."""

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
-    """Returns a JSON field with bytes as text. If they are not UTF-8, `<name>_base64` has them in base64."""
+    """Returns the JSON field `name` with bytes as text, or `<name>_base64` if the bytes are not UTF-8."""
     if value is None:
         return {name: None}
     try:
@@ -23,7 +23,7 @@ def bytes_field(name: str, value: bytes | None) -> dict[str, str | None]:
 
 
 def shortened(texts: Sequence[str], most: int = 3, between: str = ", ") -> str:
-    """Joins the first `most` texts, such as `a, b and 3 more`."""
+    """Joins the first `most` texts and counts the rest: `a, b, c and 2 more`."""
     more = f" and {len(texts) - most} more" if len(texts) > most else ""
     return between.join(texts[:most]) + more
 
@@ -43,7 +43,7 @@ def moment(unix_seconds: float) -> str:
 
 
 def unix_seconds(given: datetime) -> float:
-    """Converts a time that a user entered. Without a zone, it is in UTC, like all displayed times."""
+    """Converts a time that a user entered. A time without a zone is in UTC, like all displayed times."""
     from datetime import UTC  # `rpc` and `status` do not need it
 
     return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()

@@ -27,8 +27,8 @@ class _Queued(QueueHandler):
 
 @contextmanager
 def written_behind() -> Iterator[None]:
-    """Within the `with` block, writes the log in a thread, so that a hanging disk behind stderr does not block the
-    caller. At the end, waits for the thread."""
+    """Within the `with` block, a thread writes the log, so that a hanging stderr does not block the caller. At the end,
+    waits until all queued lines are written."""
     handlers, lines = logging.root.handlers[:], SimpleQueue[object]()
     listener = QueueListener(lines, *handlers)
     logging.root.handlers[:] = [_Queued(lines)]

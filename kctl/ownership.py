@@ -1,7 +1,7 @@
 """Checks that other users do not control the files that kctl uses.
 
-A configuration can make kctl import code, send a file's content as a password, write logs and signal processes. So
-root rejects a configuration if another user can replace it, a folder on its path, or a link on its path.
+A configuration can make kctl import code, send a file's content as a password, write logs and signal processes. As
+root, kctl therefore rejects a configuration if another user can replace it, or a folder or link on its path.
 """
 
 import errno
@@ -43,7 +43,7 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Returns whether others can write to a path. `bits` are the bits of its mode that permit them to write."""
+    """Returns whether others can write to `path`. `bits` are the write permissions of others in the path's mode."""
     # Kubernetes mounts a ConfigMap read-only, with mode 0777.
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 

@@ -1,4 +1,4 @@
-"""The encoding of keys and values, as settings for a fleet's processes or as a decoder for showing messages."""
+"""Builds the format settings that a fleet's processes receive, and the decoder for showing messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def decoder(config: Config) -> Decoder | None:
 
 
 def formats(config: Config) -> dict[str, Any]:
-    """Returns the settings of `kctl_agent.schemas.formats.Formats`, as a JSON document. Raises ConfigError if a
+    """Returns the argument of `kctl_agent.schemas.formats.Formats.of`, in JSON types. Raises ConfigError if a
     password cannot be read."""
     registry, folder = config.schema_registry, config.path.absolute().parent
 

@@ -108,7 +108,7 @@ def line_of(stream: TextIO) -> Iterator[Callable[[str], None]]:
 
 
 def bytes_writer() -> Callable[[bytes], object]:
-    """Returns a function that writes bytes to stdout. For a terminal, it decodes them first."""
+    """Returns a function that writes bytes to stdout. If stdout is a terminal, the function decodes them first."""
     if sys.stdout.isatty():
         return lambda data: sys.stdout.write(data.decode("utf-8", "replace"))
     return sys.stdout.buffer.write

@@ -1,7 +1,6 @@
-"""The tree of errors at an agent's socket. Each class has a wire `code` and defines whether a retry makes sense.
+"""Errors of agents and of requests to them. Each class has a `code` and defines whether a retry makes sense.
 
-A message is one sentence that may leave the process: no traceback, no path (except `PathError`'s), and only sanitized
-names from a peer.
+An error's message is one sentence that peers may see. It has no traceback. Names from a peer are sanitized.
 """
 
 from typing import ClassVar
@@ -83,9 +82,10 @@ class StorageError(AgentError, code="storage_error"):
 
 
 class RegistryUnusable(StorageError, code="registry_unusable", retriable=True):
-    """The schema registry does not answer or rejects the credentials, or its schema cannot become columns
-    (docs/typed-messages.md)."""
+    """The schema registry does not answer, rejects the credentials, or has a schema that kctl cannot turn into table
+    columns (docs/typed-messages.md)."""
 
 
 class Undecodable(AgentError, code="undecodable"):
-    """A key or value cannot be decoded: its schema is unknown, or its bytes do not fit (docs/typed-messages.md)."""
+    """A key or value cannot be decoded. Its schema is unknown or unsupported, or does not fit its bytes
+    (docs/typed-messages.md)."""

@@ -19,7 +19,7 @@ class _Decoding:
 
 @dataclass(frozen=True, slots=True)
 class Message(_Decoding):
-    """One Kafka message. `timestamp` is in Unix milliseconds. A key or value of None is Kafka's null, not empty."""
+    """One Kafka message. `timestamp` is in Unix milliseconds. A null key or value is None, not `b''`."""
 
     topic: str
     partition: int
@@ -33,10 +33,10 @@ class Message(_Decoding):
 
     @property
     def decoded(self) -> Any:
-        """The value, decoded once into Python objects if `kafka.value_format` is Avro or JSON, or else its bytes.
+        """Decodes the value once into Python objects if `kafka.value_format` is Avro or JSON. Otherwise returns bytes.
 
-        Raises Undecodable or RegistryUnusable. Do not catch these errors. After Undecodable, the message becomes a dead
-        letter. After RegistryUnusable, kctl repeats the call when the schema registry answers.
+        Raises Undecodable or RegistryUnusable. Normally, do not catch them. After Undecodable, the message becomes a
+        dead letter. After RegistryUnusable, kctl calls the handler again when the schema registry answers.
         """
         if not hasattr(self, "_decoded"):
             object.__setattr__(self, "_decoded", _Decoding.decode_value(self.value, self.headers))

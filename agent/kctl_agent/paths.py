@@ -1,7 +1,7 @@
 """The sockets of agents: location, owner, and who may connect. Linux only (/proc, SO_PEERCRED).
 
-`run_dir` is a real directory that only this user can enter. A path has at most 107 bytes (unix(7)). A socket gets its
-name only when it is ready. Another process removes it only after its recorded owner has ended.
+`run_dir` is a directory, not a symbolic link, that only this user can enter. A path has at most 107 bytes (unix(7)). A
+socket's file appears only when the socket accepts connections. Other processes remove it only if its owner has ended.
 """
 
 import errno
@@ -67,7 +67,7 @@ def socket_path(run_dir: Path, name: str) -> Path:
 
 
 def list_agents(run_dir: Path) -> list[str]:
-    """Returns sorted names of the agents (not the master) that have a socket, even a dead one. Raises PathError."""
+    """Returns the sorted names of sockets, even of ended processes, but without the master's. Raises PathError."""
     try:
         names = [entry[: -len(_SUFFIX)] for entry in os.listdir(run_dir) if entry.endswith(_SUFFIX)]
     except OSError as error:
@@ -117,16 +117,13 @@ def is_permitted(uid: int) -> bool:
 
 @dataclass(slots=True)
 class BoundSocket:
-    """A listening socket under its final name."""
-
     socket: socket.socket
     path: Path
     owner: ProcessIdentity
     inode: tuple[int, int] = field(repr=False)
 
     def close(self) -> None:
-        """Removes the socket's files if this process created them. A forked child closes only its copy of the
-        socket."""
+        """Closes the socket, and removes its files unless this process is a forked child."""
         if self.socket.fileno() < 0:
             return
         # Remove the file first: while the socket is open, its inode number is not reused.
@@ -139,10 +136,10 @@ class BoundSocket:
 
 
 def bind_socket(run_dir: Path, name: str, backlog: int) -> BoundSocket:
-    """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600, and replaces the files of a dead owner.
+    """Listens, non-blocking, on `run_dir`/`name`.sock with mode 0600. Replaces files that an ended process left.
 
-    `name`.pid records the owner's pid, and `name`.start its start time. The socket is bound under a temporary name and
-    renamed, so it accepts connections once it is visible. Raises PathError if a living process serves `name`.
+    `name`.pid records this process's pid, and `name`.start its start time. The socket is bound under a temporary name
+    and renamed, so it accepts connections once it is visible. Raises PathError if a living process serves `name`.
     """
     path = socket_path(run_dir, name)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

@@ -13,7 +13,7 @@ _OTHERS = stat.S_IRWXO
 
 def read_private(path: Path) -> str:
     """Reads a file with a secret. The file's group may have access, because container platforms provide secrets that
-    way. Raises UnicodeDecodeError, or OSError, for example if all users have access."""
+    way. Raises UnicodeDecodeError. Raises OSError, for example if all users have access."""
     with path.open(encoding="utf-8") as file:
         _judge(os.fstat(file.fileno()), path)
         return file.read()

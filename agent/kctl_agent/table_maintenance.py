@@ -1,4 +1,5 @@
-"""Compacts and cleans lake tables. At quiet times, the master runs it with settings on stdin and logs the output."""
+"""Compacts and cleans lake tables. At quiet times, the master runs this module with settings on stdin and logs
+the output."""
 
 import json
 import os

@@ -1,8 +1,8 @@
 """`python -m kctl_agent.user_code KIND NAME FOLDER SECONDS`: tries to import a handler or transform.
 
 For `kctl config check`. KIND is `handler`, `transform`, `batch_transform` or `typed_transform`. Prints an error, or an
-empty line. The code's output goes to stderr. After SECONDS, the process prints its stacks there and exits with 1. If
-Java is installed, a transform other than a `typed_transform` is also called with no records.
+empty line. The code's output goes to stderr. After SECONDS, the process prints its stacks to stderr and exits with 1.
+If Java is installed, a transform other than a `typed_transform` is also called, with an empty DataFrame.
 """
 
 import faulthandler
@@ -16,7 +16,7 @@ from kctl_agent.process.tracebacks import plain, traceback_of
 
 
 def main(kind: str, name: str, folder: str, seconds: str) -> None:
-    """Imports the code, prints an error or an empty line, and ends the process, even if threads still run."""
+    """Ends the process even if threads of the imported code still run."""
     faulthandler.enable()
     faulthandler.dump_traceback_later(float(seconds), exit=True)
     stdout = os.dup(1)

@@ -1,5 +1,5 @@
-"""Decides when the advised number of processes changes. It rises after minutes of higher need, and falls after an hour
-of lower need. The size of each change is limited."""
+"""Decides when the advised number of processes changes. The number rises after more processes have been needed
+for `up_after_seconds`, and falls after fewer have sufficed for `down_after_seconds`. Limits the size of each change."""
 
 from collections import deque
 from math import ceil, inf
@@ -79,9 +79,9 @@ class Expectation:
     def outcome(
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
-        """After an advised change, returns at most once whether it worked, and a sentence about it. Otherwise returns
-        None. The change worked if `waiting`, the number of pending messages, is at most `allowed`. Pass None
-        as `waiting` while processes start, or during an outage."""
+        """Judges an advised change at most once: returns whether the change worked, and a sentence. Other calls return
+        None. The change worked if `waiting`, the number of pending messages, is at most `allowed`. Pass None as
+        `waiting` while processes start, or during an outage."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None

@@ -77,7 +77,7 @@ class Arrivals:
     _keys: tuple[Partition, ...] = ()
 
     def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
-        """Records end offsets (NaN if unknown). Returns each partition's mean rate, and the seconds that it covers."""
+        """Records end offsets (NaN if unknown). Returns each partition's mean rate and the covered time in seconds."""
         if keys != self._keys:
             self._keys = keys
             self._seen.clear()

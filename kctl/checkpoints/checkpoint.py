@@ -1,6 +1,6 @@
 """Reads a checkpoint in a folder or a bucket: what its query has processed, and how Spark would react to a restart.
 
-Batches up to the newest in `commits/` count as processed. Spark's reactions were tested with Spark 3.5 and 4.2
+Batches up to the highest number in `commits/` count as processed. Spark's reactions were tested with Spark 3.5 and 4.2
 (tests/acceptance/test_checkpoint_faults.py).
 """
 
@@ -34,8 +34,8 @@ _SETTING = "storage.credentials_file, or "
 
 
 class Finding(NamedTuple):
-    """A fact that matters for a restart of the query. `starts` is whether Spark would start. It is None if the files do
-    not show this."""
+    """A fact that matters for a restart of the query. `starts` is whether Spark would start the query, or None if the
+    files do not show this."""
 
     starts: bool | None
     text: str
@@ -80,7 +80,8 @@ def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = N
     """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
     Lists two folders and reads four files. `with_state` also checks `state/`, whose listing may be long. Pass the
-    previous result as `last`. If it has no findings and the checkpoint has not changed, returns it and reads no files.
+    previous result as `last`. If `last` has no findings and the checkpoint has not changed, returns `last` and reads no
+    files.
     """
     with reading(folder):
         try:

@@ -1,9 +1,9 @@
 """Parses the files of a checkpoint, as Spark 3.4 to 4.2 write them.
 
-`metadata` is a line of JSON with the query's id. `offsets/N` has the line `v1`, a line of metadata, and a line for each
-source. For Kafka, the source's line has the next offset of each partition: `{"orders":{"0":1200}}`. `commits/N` marks
-batch N as done. It has the line `v1`, or `v2` and the ids of state files (Spark 4.0). `sources/I/0` has the offsets
-where a Kafka source began.
+`metadata` is a line of JSON with the query's id. `offsets/N` has the line `v1`, a line about batch N, and a line for
+each source. A Kafka source's line has the offset after the batch for each partition: `{"orders":{"0":1200}}`.
+`commits/N` marks batch N as done. It has the line `v1`, or `v2` (Spark 4.0), and usually a line of JSON. `sources/I/0`
+has the offsets where a Kafka source began.
 """
 
 import json
@@ -81,8 +81,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns partitions that the query does not read yet: in each topic, those above the highest one that it reads. A
-    query may omit lower ones on purpose (Spark's option `assign`). `counts` has each topic's number of partitions."""
+    """Returns the new partitions of each topic: those above the highest partition that the query reads. The query may
+    omit lower partitions on purpose (Spark's option `assign`). `counts` has each topic's number of partitions."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))

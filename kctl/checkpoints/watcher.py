@@ -1,4 +1,4 @@
-"""Reads checkpoints periodically, and adds each to the reading of its cluster, as if it were a group.
+"""Reads checkpoints periodically, and adds each to its cluster's `ClusterReading` as if it were a consumer group.
 
 Each mount or bucket has a few threads of its own, so that a hanging mount does not delay others.
 """
@@ -110,7 +110,7 @@ class CheckpointWatcher:
             self._stores.setdefault(name, _Store()).serve(self._read, intervals)
 
     def close(self) -> None:
-        """Returns at once. Each thread ends after its current read."""
+        """Stops each thread after its current read. Does not wait."""
         for store in self._stores.values():
             store.serve(self._read, {})
 
@@ -123,8 +123,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group with the offsets of its newest committed batch. If its setting `topics` is
-        not empty, the offsets of other topics go to `elsewhere` (another cluster)."""
+        """Adds each checkpoint as a group, with the offsets of its newest committed batch. If the setting `topics` is
+        not empty, topics that it omits are in another cluster. Their offsets go to `reading.elsewhere`."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

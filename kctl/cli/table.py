@@ -1,4 +1,6 @@
-"""Plain-text tables with aligned columns. Importing rich would take longer than a whole `kctl rpc`."""
+"""Plain-text tables with aligned columns."""
+
+# Not made with rich, because importing rich takes longer than a whole `kctl rpc`.
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -22,7 +24,7 @@ def columns(headings: str) -> tuple[Column, ...]:
 
 
 def render(columns: Sequence[Column], rows: Iterable[Sequence[object]]) -> list[str]:
-    """Returns the lines of a table, without trailing blanks. Shows None as `-`."""
+    """Returns the lines of a table, without trailing blanks."""
     lines = list(rows)
     return render_columns(columns, [[row[i] for row in lines] for i in range(len(columns))])
 
@@ -78,7 +80,7 @@ def clean(text: str) -> str:
 
 
 def width(text: str) -> int:
-    """Returns the width of a text. East Asian wide characters count as two, and combining marks as zero."""
+    """Returns the width of a text in terminal columns: two per East Asian wide character, zero per combining mark."""
     return len(text) if text.isascii() else sum(map(_character_width, text))
 
 
@@ -109,7 +111,7 @@ def duration(seconds: float | None) -> str | None:
 
 
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
-    """Formats numbers in ascending order: `0-3,7`. Joins runs of at least `shortest` numbers."""
+    """Sorts and formats numbers: `0-3,7`. Writes at least `shortest` consecutive numbers as a range."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

@@ -10,7 +10,7 @@ from kctl.config.forms import NOW, Form, Section, Servers, Topic, number
 
 @dataclass(frozen=True, kw_only=True)
 class SecuritySection(Section):
-    """TLS and SASL for brokers. Paths are relative to the configuration file."""
+    """TLS and SASL for brokers. Paths are relative to the folder of the configuration file."""
 
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """Whether to use TLS (`SSL`) and SASL."""
@@ -80,7 +80,7 @@ def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, Checkpoi
 
 
 def place_hint(uri: str) -> str:
-    """Returns advice on the scheme of a rejected checkpoint URI, or an empty text if the scheme is not the reason."""
+    """Returns advice on a rejected checkpoint URI, or an empty text for a path or `file://`."""
     scheme, colon, _ = uri.partition("://")
     if scheme == "hdfs":
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
@@ -92,8 +92,8 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields a sentence for each checkpoint with an unknown cluster, or with a group name that the fleet (`own_group`)
-    or another checkpoint of the cluster uses."""
+    """Yields a sentence for each mistake: a checkpoint has an unknown cluster, the fleet's group name (`own_group`), or
+    the same group name as another checkpoint of the cluster."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name

@@ -21,8 +21,9 @@ _WORDS = {
 
 
 class Effect(StrEnum):
-    """When a changed setting takes effect. `kctl reload` prints the values."""
+    """When a changed setting takes effect."""
 
+    # The values are words that `kctl reload` prints.
     NOW = "applied"
     NEXT_START = "after the next start of a process"
     FLEET = "after `kctl stop` and `kctl start`"
@@ -55,7 +56,7 @@ SECRET = Secrecy.SECRET
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A section of kctl.toml. `effect` applies to settings whose type does not declare an effect."""
+    """A section of kctl.toml. `effect` is the default for settings whose type has no `Effect` annotation."""
 
     effect: ClassVar[Effect] = FLEET
 
@@ -86,14 +87,14 @@ Seconds = Annotated[float, Meta(ge=0)]
 
 
 def default_of(setting: Field[Any]) -> Any:
-    """Returns a setting's default, or None if the setting is required. A path in the default may be relative."""
+    """Returns a setting's default, or None if the setting is required."""
     if setting.default_factory is not MISSING:
         return setting.default_factory()
     return None if setting.default is MISSING else setting.default
 
 
 def mark(kind: Any, of: type[T]) -> T | None:
-    """Returns a type's first annotation that is an instance of `of`, such as `Meta` for bounds."""
+    """Returns the first instance of `of` in the metadata of an `Annotated` type."""
     return next((each for each in getattr(kind, "__metadata__", ()) if isinstance(each, of)), None)
 
 

@@ -1,7 +1,7 @@
 """Loads a checked `Config` from a TOML file, `KCTL_*` variables and flags, in order of increasing priority.
 
-Also loads the configuration of `kctl exporter`, whose file needs clusters but no fleet. For `kctl kafka`, it loads only
-the sections `[contexts.NAME]`.
+Also loads the configuration of `kctl exporter`, whose file needs clusters but no fleet. For `kctl kafka --context`,
+loads only the sections `[contexts.NAME]`.
 """
 
 import json
@@ -42,7 +42,7 @@ def variable(name: str) -> str:
 
 class Findings:
     """Collects settings and the mistakes in them, so that all mistakes are reported at once. The settings have names
-    such as `section.key` or `contexts.NAME.key`. Relative paths are relative to the folder of `path`."""
+    such as `section.key` or `contexts.NAME.key`. Relative paths are relative to the folder of the file `path`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -63,15 +63,17 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes a setting from a variable or flag. Errors begin with `origin`. `source` is for `Config.sources`."""
+        """Takes a setting from a variable or flag. Errors begin with `origin`. `source` is the setting's entry
+        in `Config.sources`."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
         """Reports that `word` is an unknown section, key, variable or flag, and suggests the nearest name in `known`.
-        `known` maps names to their settings. Settings of a suggested name are not reported as missing."""
+        `known` maps a section to all its settings, and any other name to one setting."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
+        # `missing` then does not report the settings of the suggested name.
         self.wrong.update(*(known[each] for each in close))
         self.mistakes.append(sentence + (f"; the nearest is `{close[0]}`" if close else otherwise))
 
@@ -86,8 +88,8 @@ class Findings:
         return sentences
 
     def built(self, section: str, kind: type[T]) -> T:
-        """Returns a section with its defaults and absolute paths. If there are mistakes, use the section only to
-        find more mistakes."""
+        """Returns a section with its defaults and absolute paths. If there are mistakes, required settings may be
+        None."""
         chosen = {each.name: self.values.get(f"{section}.{each.name}", default_of(each)) for each in fields(kind)}
         return kind(**{key: _anchored(value, self.path.parent) for key, value in chosen.items()})
 
@@ -176,7 +178,7 @@ def load(path: Path, env: Mapping[str, str], overrides: Mapping[str, str] | None
     """Reads and checks a configuration: defaults < file < environment < overrides (`section.key` -> text, from flags).
 
     Relative paths are relative to the file's folder and become absolute. Raises ConfigError with all mistakes, one per
-    line. As root, also rejects files and folders that another user owns or can change.
+    line. As root, also rejects the file, the fleet's folders or its storage if another user owns or can change them.
     """
     path = path.absolute()
     document = read_document(path)
@@ -248,7 +250,8 @@ def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Reads a file and checks only its syntax. Raises ConfigError. As root, also rejects another user's file."""
+    """Reads a file and checks only its syntax. Raises ConfigError. As root, also rejects a file that another user
+    owns or can change."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())
@@ -293,8 +296,8 @@ def load_exporter(
     path: Path | None, env: Mapping[str, str], overrides: Mapping[str, str] | None = None, servers: str | None = None
 ) -> ExporterConfig:
     """Loads the exporter's configuration. Without `[clusters.NAME]`, the only cluster is that of `[kafka]`. If
-    `servers` is given, the only cluster is that of these brokers, without TLS and SASL. A file is then optional, and
-    must not have `[clusters.NAME]`. Raises ConfigError."""
+    `servers` is given, the only cluster is that of these brokers, without TLS and SASL, and the file must not have
+    `[clusters.NAME]`. Raises ConfigError."""
     where = path.absolute() if path is not None else Path.cwd() / "kctl.toml"
     findings = read(where, {} if path is None else read_document(where), env, overrides)
     findings.refuse()

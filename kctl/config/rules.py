@@ -1,4 +1,4 @@
-"""Checks settings that depend on each other. Each message names all settings concerned. If the storage is a table, also
+"""Checks settings that depend on each other. Each error names all settings concerned. If the storage is a table, also
 checks its location and rejects settings that do not apply to tables."""
 
 import re

@@ -1,4 +1,4 @@
-"""The sections of kctl.toml. Each field is a key with a type, bounds, a default and, below it, a description.
+"""The sections of kctl.toml. Each field is a key with type, bounds and default. The text below the field describes it.
 
 `load`, docs/configuration.md and the JSON Schema derive from these classes. A section, or a setting's type, declares
 when a change takes effect.
@@ -98,7 +98,7 @@ class KafkaSection(SecuritySection, _Group):
 @dataclass(frozen=True, kw_only=True)
 class SchemaRegistrySection(Section):
     """The schema registry for `kafka.value_format` and `kafka.key_format`: any server with Confluent's API. kctl reads
-    credentials again for each request."""
+    `token_file` or `basic_auth_file` for each request."""
 
     effect: ClassVar = NEXT_START
 
@@ -185,7 +185,7 @@ class WorkersSection(Section):
 @dataclass(frozen=True, kw_only=True)
 class EngineSection(Section):
     """The process `engine`, if `workers.engine` is `shared`. `[workers]` also sets how kctl starts, stops and restarts
-    the engine. The engine's memory includes its JVM and the executors' Python processes."""
+    the engine. The engine's memory limits cover its JVM and the executors' Python processes."""
 
     effect: ClassVar = NEXT_START
 
@@ -223,7 +223,7 @@ class SparkSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class StorageSection(Section):
-    """Where messages wait for the handler."""
+    """Where kctl stores messages, offsets and dead letters."""
 
     effect: ClassVar = NEXT_START
 
@@ -393,7 +393,8 @@ class AdviceSection(Section):
 @dataclass(frozen=True, kw_only=True)
 class ExporterSection(Section):
     """Which consumer groups `kctl exporter` or a fleet's master collects (exporter.md). A pattern must match the whole
-    name. It is a glob, such as `payments-*`, or a regular expression between slashes, such as `/payments-(eu|us)/`."""
+    name of a group or topic. It is a glob, such as `payments-*`, or a regular expression between slashes, such as
+    `/payments-(eu|us)/`."""
 
     effect: ClassVar = NOW
 
@@ -426,7 +427,8 @@ class ExporterSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSection(Section):
-    """The HTTP server of the master: the page, `/api/v1/…`, `/metrics`, `/healthz`, `/readyz` (http.md)."""
+    """The HTTP server of the master or of `kctl exporter`: the web page, `/api/v1/…`, `/metrics`, `/healthz`,
+    `/readyz` (http.md)."""
 
     host: Annotated[str, Form(r"\S+", "a host name or an IP address")] = "127.0.0.1"
     """The IP address to listen on, or `localhost`. An address beyond this host requires a token. It also requires TLS

@@ -56,8 +56,8 @@ def shown_url(url: str) -> str:
 
 
 def from_toml(setting: Field[Any], value: object, *, is_text: bool = False) -> Any:
-    """Converts a value from TOML. A path becomes a Path, and a list becomes a tuple. If the setting is a float, an
-    integer becomes a float. Pass `is_text` to parse numbers and booleans from a text. Raises ValueError."""
+    """Converts a value from TOML. A path becomes a Path, and a list becomes a tuple. Pass `is_text` to parse numbers
+    and booleans from a text. Raises ValueError."""
     if isinstance(value, Mapping):
         value = _flattened(value)
     try:

@@ -1,6 +1,6 @@
 """Sends dead letters to a topic, each at least once. After an interruption, some may be sent again.
 
-A dead letter that is sent again has the same header `kctl-dead-letter`, so that consumers can drop repeats. Null header
+A repeat has the same header `kctl-dead-letter` as the first message, so that consumers can drop repeats. Null header
 values become empty, because kafka-python cannot send null.
 """
 
@@ -38,7 +38,7 @@ class Sender:
 
     def __call__(self, dead_letters: list[DeadLetter]) -> list[DeadLetter]:
         """Sends dead letters and returns the acknowledged ones. Skips and counts dead letters that can never be sent:
-        unreadable, without key and value, or too large for the topic. If sending fails for another reason, raises
+        unreadable, with neither key nor value, or too large for the topic. If sending fails for another reason, raises
         KctlError. Some dead letters may have been sent before the error."""
         there = [
             each

@@ -1,4 +1,4 @@
-"""Opens the storage of a fleet and its dead letters, and changes dead letters. The fleet may run or not."""
+"""Opens a fleet's storage and dead letters, and changes dead letters. The fleet need not run."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SERVED_REPLY_SECONDS = 10.0
 
 
 def opened(config: Config) -> AbstractContextManager[Storage]:
-    """Opens a fleet's storage, but does not create a missing file. Raises StorageUnusable."""
+    """Opens a fleet's storage. Raises StorageUnusable, also if its SQLite file does not exist."""
     return _prepared(_open(config))
 
 
 def opened_lake(config: Config) -> AbstractContextManager[LakeStorage]:
-    """Opens a table of mode `lake`. Raises StorageUnusable, TableRefused."""
+    """Opens a fleet's table (mode `lake`). Raises StorageUnusable, TableRefused."""
     return _prepared(_open_lake(config))
 
 
@@ -47,8 +47,8 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Opens a fleet's dead letters in its master, on any thread. Does not set the umask, because the master has set it.
-    Does not prepare the storage, because the workers do."""
+    """Like `opened_dead_letters`, but for the fleet's master, which may call it on any thread."""
+    # Without `_prepared`: the master has set its umask, and the workers prepare the storage.
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
     try:
@@ -65,8 +65,8 @@ def changed(
     progress: Progress,
     sending: Callable[[], AbstractContextManager[Send]],
 ) -> int:
-    """Applies `verb` to the selected dead letters, and returns the number of changed ones. `sending` opens the sender
-    for `send`. Raises the errors of `sending` and `DeadLetterStore`."""
+    """Applies `verb` to the selected dead letters, and returns the number of changed ones. Only the verb `send`
+    calls `sending`, to open a sender. Raises the errors of `sending` and `DeadLetterStore`."""
     if verb == "requeue":
         return store.requeue_dead(selection, expect, progress)
     if verb == "delete":

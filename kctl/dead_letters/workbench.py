@@ -1,5 +1,5 @@
-"""Reads and changes dead letters in threads, so that the event loop never waits. A change goes page by page. It stops
-after the current page if its caller leaves or the process ends."""
+"""Reads and changes dead letters in threads, so that the event loop never waits. A change processes dead letters in
+pages. If the change is cancelled or the process ends, the change stops after the current page."""
 
 from __future__ import annotations
 
@@ -106,7 +106,8 @@ class Workbench:
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
         """Changes dead letters. Yields `{"done": number}` after each page, and at the end also `"complete": True`. `to`
-        is the topic for `send`. Raises the errors of `read`, and CountChanged unless `expect` dead letters match."""
+        is the topic for `send`. Raises CountChanged unless `expect` dead letters match, OperationFailed if the
+        change is stopped, and the errors of `read`."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)

@@ -1,4 +1,4 @@
-"""The audit of the demo: every produced offset must be stored exactly once. `record` is the demo's handler."""
+"""The audit of the demo: every produced offset must be stored exactly once."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Counts of messages. `stored`: in the storage, handled, or dead letters. `lost`: missing below the stored offset,
-    so no worker will read them again. `not_stored`: missing at or above the stored offset. `duplicated`: stored again
-    after they were stored or handled. `handled` counts each handled message once, and `handled_again` the repeats."""
+    """Counts of messages. `stored` includes handled messages and dead letters. `lost`: missing below the stored offset,
+    so no worker will read them again. `not_stored`: missing at or above the stored offset. `duplicated`: further copies
+    of messages that are stored or handled. `handled` counts each handled message once, and `handled_again` the
+    repeats."""
 
     produced: int
     stored: int
@@ -36,9 +37,10 @@ class Audit:
 
 
 def audit_table(storage: LakeStorage, owner: Binding, produced: Mapping[tuple[str, int], int]) -> Audit:
-    """Audits a table with delta-rs, which is independent of the code that wrote the files. Raises StorageUnusable."""
+    """Audits a table. Raises StorageUnusable."""
     storage.bind(owner)
     stored_offsets = {tp: stored.next for tp, stored in storage.stored_offsets(produced).items()}
+    # delta-rs reads the table, because kctl's own reader might repeat an error of kctl's writer.
     with storage.table.latest() as table:
         columns = table.to_pyarrow_table(columns=["topic", "partition", "offset"])
     rows = zip(*(columns[name].to_pylist() for name in ("topic", "partition", "offset")), strict=True)
@@ -52,8 +54,9 @@ def audit(
     dead: Iterable[Place] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """Compares stored, handled and dead messages with the produced ones. `produced` has each partition's number of
-    messages, from offset 0. Without `stored_offsets`, all missing messages count as lost."""
+    """Compares stored messages, handled messages and dead letters with the produced messages. `produced` maps each
+    partition to its number of messages. Offsets begin at 0. Without `stored_offsets`, all missing messages count as
+    lost."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]
@@ -75,7 +78,7 @@ def audit(
 
 
 def places(blocks: Iterable[Block]) -> Iterator[Place]:
-    """Yields the place of every message. Decodes every record, and raises BadBlock if a block is damaged."""
+    """Yields the place of every message. Raises BadBlock if a block is damaged."""
     for block in blocks:
         for record in block.messages():
             yield block.topic, block.partition, record.offset
@@ -105,7 +108,8 @@ _RECORD = struct.Struct("<qi")
 
 
 def record(messages: list[Message]) -> list[bool]:
-    """Appends the messages' offsets to this process's file, and acknowledges all. The write survives a kill."""
+    """Appends the messages' offsets to this process's file, and acknowledges all."""
+    # Unbuffered, so that the offsets survive a SIGKILL of this process.
     with Path(os.environ[FOLDER_VARIABLE], f"{os.getpid()}.ledger").open("ab", buffering=0) as ledger:
         ledger.write(b"".join(_RECORD.pack(message.offset, message.partition) for message in messages))
     return [True] * len(messages)

@@ -1,4 +1,4 @@
-"""The fleet of the demo: a folder with `kctl.toml`, and a master like any user's."""
+"""The fleet of the demo: a folder with `kctl.toml`, and an ordinary master."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def lay_out(directory: Path) -> None:
 
 
 class DemoFleet:
-    """Runs `kctl start` as a process. `ask` returns the answer of `kctl rpc`, or None."""
+    """Runs `kctl start` as a process. `ask` returns the result of `kctl rpc`, or None after an error."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -137,7 +137,7 @@ class DemoFleet:
         return self._process.poll() if self._process else None
 
     def check(self) -> None:
-        """Checks that the master runs. Raises KctlError with the end of the log."""
+        """If the master has ended, raises KctlError with the end of its log."""
         if (code := self.ended()) is not None:
             raise KctlError(f"the master ended with exit code {code}: {self.last_lines()}")
 

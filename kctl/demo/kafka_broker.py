@@ -62,7 +62,7 @@ _PROPERTIES = {
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """Returns the command that runs a Kafka program of the `broker` jars. Raises JarsMissing, JavaMissing."""
+    """Returns the command that runs `main_class` with the `broker` jars. Raises JarsMissing, JavaMissing."""
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
     java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
@@ -82,7 +82,7 @@ class KafkaBroker:
     start_timeout_seconds = 60.0
 
     def __init__(self, directory: Path, properties: Mapping[str, str] | None = None, port: int | None = None) -> None:
-        """`properties` override kctl's own. `port` defaults to any free port."""
+        """`properties` override the broker properties that kctl sets. `port` defaults to any free port."""
         self._directory = directory.absolute()
         self._extra = dict(properties or {})
         self.cluster_id = new_cluster_id()
@@ -143,8 +143,8 @@ class KafkaBroker:
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
         """Starts the broker and returns a function that waits until it answers. Launch all brokers of a cluster before
-        you wait, because a broker answers only when most brokers run. This method and the function raise the errors of
-        `start`."""
+        you call the function, because a broker answers only when most brokers run. This method and the function raise
+        the errors of `start`."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
         self._directory.mkdir(parents=True, exist_ok=True)

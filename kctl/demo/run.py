@@ -82,7 +82,7 @@ class Producer(threading.Thread):
 
     @property
     def not_acknowledged(self) -> int:
-        """The number of messages in flight or given up by the client."""
+        """Counts messages in flight, and messages that the client has given up."""
         with self._lock:
             return self._sent - self._acknowledged.total()
 
@@ -162,7 +162,8 @@ def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | No
 
 
 def bring_parts(storage: str) -> None:
-    """Checks for Java and, for a table, deltalake. Fetches missing jars, with progress on stderr. Raises StartError."""
+    """Checks for Java, and if `storage` is a table, for deltalake. Fetches missing jars, with progress on stderr.
+    Raises StartError."""
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
@@ -170,8 +171,8 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM. Each ends what the demo is doing: producing messages, or waiting until they are stored
-    or handled. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
+    """Counts Ctrl-C and SIGTERM. Each signal ends the demo's current step: producing messages, or waiting until
+    they are stored or handled. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -200,7 +201,7 @@ class Interrupts:
 
 def main(options: DemoOptions, output: str, directory: Path | None) -> int:
     """Runs the demo until its time is over or Ctrl-C, and prints the summary. Returns 0 if `has_passed`, otherwise 1.
-    Raises KctlError if a part is missing or does not start."""
+    Raises KctlError if the demo cannot start."""
     bring_parts(options.storage)
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))

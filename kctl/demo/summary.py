@@ -78,8 +78,8 @@ def summary(
     options: DemoOptions,
     ended: str | None = None,
 ) -> dict[str, Any]:
-    """Returns what `-o json` prints. Unknown values are None. Without an audit, all its counts are unknown. `ended`
-    describes a process that has ended by itself."""
+    """Returns what `-o json` prints. Unknown values are None. If `found` is None, all counts of `Audit` except
+    `produced` are None. `ended` describes a process that has ended by itself."""
     counts = dict.fromkeys(each.name for each in fields(Audit)) if found is None else asdict(found)
     first = progress.seconds_to_first_batch
     return {

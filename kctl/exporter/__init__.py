@@ -1,4 +1,4 @@
-"""Prometheus samples of the last snapshot. The modules `of_…` declare metrics, and `exposition` renders the page."""
+"""Prometheus samples of the last snapshot. The modules `of_…` declare metrics, and `exposition` renders `/metrics`."""
 
 from kctl.exporter.exposition import METRICS, Exposition
 from kctl.exporter.metric import Metric

@@ -38,7 +38,7 @@ def _takes_gzip(accept_encoding: str) -> bool:
 
 
 class Exposition:
-    """A cache of rendered pages, for any thread."""
+    """A thread-safe cache of rendered pages."""
 
     def __init__(self, latest: Callable[[], Exposed | None]) -> None:
         self._latest = latest
@@ -70,8 +70,8 @@ class Exposition:
         return page_format.page(body)
 
     def prepare(self, snapshot: Exposed) -> None:
-        """Renders `snapshot` in recently requested formats. Call it before `snapshot` becomes the last snapshot, so
-        that no scrape waits."""
+        """Renders `snapshot` in recently requested formats. Call it before you publish `snapshot`, so that no scrape
+        waits."""
         for page_format in list(self._asked):
             self._asked[page_format] -= 1
             if self._asked[page_format] <= 0:

@@ -82,7 +82,7 @@ class GroupValue(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfCluster(Metric):
-    """A metric of a cluster in which kctl collects all groups."""
+    """A metric of each cluster whose groups kctl collects."""
 
     labels: tuple[str, ...] = CLUSTER
     samples: Callable[[ClusterSnapshot], Iterable[Sample]]

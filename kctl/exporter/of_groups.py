@@ -1,4 +1,4 @@
-"""Metrics of consumer groups, and of clusters in which kctl collects all groups."""
+"""Metrics of consumer groups, and of the clusters whose groups kctl collects."""
 
 from collections.abc import Iterable
 

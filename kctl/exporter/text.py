@@ -1,10 +1,10 @@
 """The text format of Prometheus: classic 0.0.4, or OpenMetrics 1.0.
 
-To render 100,000 partitions fast, the renderer keeps the labels of each block of lines from one scrape to the next, and
-inserts all values of a block with one `%` (benchmarks/scrape.py).
+A page consists of blocks of lines. To render 100,000 partitions fast, the renderer keeps each block's labels between
+scrapes, and inserts all values of a block with one `%` operation (benchmarks/scrape.py).
 
-Each block is compressed separately, and again only if it changes. The compressed block ends with a full flush (RFC
-1951, Z_FULL_FLUSH), so that blocks can be joined.
+Each block is compressed separately, and compressed again only after a change. The compressed block ends with a full
+flush (`Z_FULL_FLUSH`), so that blocks can be joined.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ class _Packed(NamedTuple):
 
 
 class TextBlock:
-    """Lines of a page, rendered when first needed and then kept."""
+    """Lines of a page. Both `text` and `packed` keep their first result."""
 
     __slots__ = ("_make", "_packed", "_text")
 
     def __init__(self, make: Callable[[], bytes]) -> None:
-        """`make` may be called twice, and must return an equal text."""
+        """`text` and `packed` may each call `make`, which must return the same text both times."""
         self._make = make
         self._text: bytes | None = None
         self._packed: _Packed | None = None

@@ -1,2 +1,2 @@
-"""Collects all consumer groups of a cluster, regardless of their clients. A collector periodically polls the groups,
-judges them and keeps the result as a snapshot."""
+"""Collects consumer groups of a cluster, including those without kctl workers. A collector periodically polls the
+groups, assesses their status and keeps the result as a snapshot."""

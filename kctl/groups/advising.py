@@ -1,5 +1,5 @@
-"""Advises how many members a group without kctl workers needs. Measures its commits only while all members are busy,
-because idle members do not show how much they can handle."""
+"""Advises how many members a group without kctl workers needs. Measures the speed of commits only while all members
+are busy, because idle members do not show how much they can handle."""
 
 from threading import Lock
 
@@ -19,7 +19,7 @@ _NEVER_BUSY = "in the window, messages did not wait in every partition long enou
 
 
 class GroupAdvisers:
-    """Advises on the 50 groups for which advice was requested most recently. For any thread."""
+    """Advises on the watched groups: the 50 for which advice was requested most recently. For any thread."""
 
     def __init__(self, rules: AdviceSection | None = None) -> None:
         self._rules = rules or AdviceSection()

@@ -1,8 +1,7 @@
-"""Caches a fleet's group: its committed offsets, log offsets and state, each with its own age. No event loop waits for
-a broker.
+"""Caches a fleet's group: its committed offsets, log offsets and state.
 
-During an outage, offsets keep their old values and get older. They never become zeros. If a part fails or a partition
-has no answer, the other parts and partitions are still updated.
+During an outage, offsets keep their old values and get older. They never become zeros. If the brokers answer a poll
+only in part, the cache takes the values that they returned.
 """
 
 from __future__ import annotations
@@ -97,7 +96,7 @@ class BrokerCache:
         return cls(reader, kafka.bootstrap_servers, kafka.group, interval_seconds=interval_seconds, reset=reset)
 
     async def check(self) -> None:
-        """Polls the brokers at the start and checks that the topics exist. Raises BrokerUnreachable, WrongProtocol,
+        """Polls the brokers once and checks that the topics exist. Raises BrokerUnreachable, WrongProtocol,
         AuthenticationFailed, NotAuthorised or TopicMissing."""
         now = self._clock()
         reading = await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.read)
@@ -141,7 +140,7 @@ class BrokerCache:
         return max(_STALE_INTERVALS * interval, _SHORTEST_STALE_SECONDS)
 
     async def close(self) -> None:
-        """Waits for a running poll, for at most a few request time-outs, and closes the connections."""
+        """Closes the connections after any running poll. If brokers hang, takes a few request time-outs."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)

@@ -1,5 +1,5 @@
-"""Periodically takes snapshots of a cluster's groups. A scrape reads the latest snapshot. Each cluster has its own
-collector with its own thread, so that a silent cluster does not delay other clusters."""
+"""Periodically takes snapshots of a cluster's groups. Each cluster has its own collector with its own thread, so that
+a silent cluster does not delay other clusters."""
 
 from __future__ import annotations
 
@@ -104,13 +104,13 @@ class ClusterCollector:
         """Takes over the settings of `other`, a collector that has never run. Keeps what this collector knows about the
         groups.
 
-        Stop `run` first. Waits for a running poll, and closes `other`.
+        First stop this collector's `run`. Waits for its last poll to end, and closes `other`.
         """
         await asyncio.get_running_loop().run_in_executor(self._thread, self._adopt, other)
         await other.close()
 
     async def close(self) -> None:
-        """Waits for a running poll, for at most a few request time-outs, and closes the connections."""
+        """Closes the connections after any running poll. If brokers hang, takes a few request time-outs."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -257,7 +257,7 @@ class Collectors:
         self._whole = Clusters(())
 
     def latest(self) -> dict[str, ClusterSnapshot | None]:
-        """Returns each cluster's latest snapshot, in the order of the settings, or None until its first poll ends."""
+        """Returns, in the order of the settings, each cluster's latest snapshot, or None until its first poll ends."""
         return {cluster: each.latest for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
@@ -283,7 +283,8 @@ class Collectors:
         """Collects the prepared clusters from now on.
 
         Unchanged clusters continue. If a changed cluster keeps its servers, its collector keeps what it knows about the
-        groups. Closes all other collectors, which takes a few request time-outs if brokers hang.
+        groups. Closes the collectors of clusters that are removed or have other servers. If brokers hang, closing takes
+        a few request time-outs.
         """
         async with self._changing:
             old, self._wanted = self._wanted, dict(prepared.wanted)

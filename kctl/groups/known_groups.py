@@ -1,8 +1,9 @@
-"""The state of a cluster's groups and logs after many polls. Each value has its own time. No clock, no I/O.
+"""The state of a cluster's groups and logs, merged from many polls. Each poll's time is passed in.
 
 Without a new answer, old values stay until they are too old. A fleet's own group keeps them at any age.
-`reduce.partitions` replaces them if the workers report newer ones. A checkpoint's partition stays even if it does not
-exist. Its lag is unknown if the topic is in another cluster, or if the log does not exist or ends before the offset.
+`reduce.partitions` replaces them if the workers report newer ones. A checkpoint's partitions stay even if they do not
+exist in Kafka. A checkpoint's lag is unknown in a partition whose log is in another cluster, does not exist, or ends
+before the checkpoint's offset.
 """
 
 import re
@@ -53,9 +54,9 @@ class KnownGroup:
         at: float | None,
         same: dict[Partition, Partition],
     ) -> None:
-        """Replaces the committed offsets. `same` maps equal partitions to one object, to save memory."""
+        """Replaces the committed offsets."""
         if committed.topics != self._reported:
-            known = [same.setdefault(key, key) for key, _ in committed.items()]
+            known = [same.setdefault(key, key) for key, _ in committed.items()]  # groups share keys to save memory
             self.partitions = tuple(sorted(known))
             order = sorted(range(len(known)), key=known.__getitem__)
             self._order = None if order == [*range(len(known))] else np.array(order, np.intp)
@@ -120,13 +121,13 @@ class _Logs:
 
 
 class KnownGroups:
-    """The state of a cluster after many polls. Not thread-safe. Times are the caller's monotonic seconds."""
+    """The state of a cluster. Not thread-safe. Times are the caller's monotonic seconds."""
 
     def __init__(
         self, stale_after_seconds: float, own: str | None = None, reset: ResetPolicy = ResetPolicy.NONE
     ) -> None:
-        """Pass a fleet's group as `own`: then it is the only group, and has every partition of its topics. `reset`
-        decides where lag begins in a partition without a commit."""
+        """If `own` (a fleet's group) is given, keeps only this group, with every partition of the group's topics.
+        `reset` decides where lag begins in a partition without a commit."""
         self.stale_after_seconds = stale_after_seconds
         self._own, self._reset = own, reset
         self.groups: dict[str, KnownGroup] = (
@@ -172,8 +173,8 @@ class KnownGroups:
         """Returns the groups' partitions, sorted by group. Leaves out groups whose offsets are too old. Leaves out
         partitions that do not exist, except those of checkpoints.
 
-        Without a recent report of the log, end and lag are unknown. If `reads_committed` is true for a group, its lag
-        ends at the last stable offset.
+        If a partition's log offsets are missing or too old, its end and lag are unknown. If `reads_committed` is true
+        for a group, the group's lag ends at the last stable offset.
         """
         names, logs, places = self._names, self._logs, self._places
         groups, limit = [self.groups[name] for name in names.groups], now - self.stale_after_seconds
@@ -295,8 +296,8 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) -> Callable[[str], Detail]:
-    """Returns a function that maps a group's name to the detail of its metrics: partition, topic or group. The
-    arguments are patterns of `[exporter]`. Raises ValueError for an invalid pattern."""
+    """Returns a function that maps a group's name to the smallest unit with metrics: partition, topic or group. Raises
+    ValueError for an invalid pattern."""
     no_partitions, no_topics = fits(without_partitions), fits(without_topics)
 
     def detail(group: str) -> Detail:
@@ -308,8 +309,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Limits the partitions with series to `max_partitions` (0: no limit). The largest groups lose their series
-    per partition first. Also returns how many groups lose them."""
+    """Drops the partition series of the largest groups, so that at most `max_partitions` are left (0: no limit). Also
+    returns how many groups lose them."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

@@ -1,5 +1,5 @@
-"""Immutable snapshots of groups and clusters, for any thread. A `FleetSnapshot` contains a `GroupSnapshot` of its own
-group, so that code for groups also works for a fleet."""
+"""Immutable snapshots of groups and clusters, for any thread. A `FleetSnapshot` contains a `GroupSnapshot` of the
+fleet's group, so that code for groups also works for a fleet."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ Detail: TypeAlias = Literal["partition", "topic", "group"]
 
 @dataclass(frozen=True, slots=True)
 class GroupSnapshot:
-    """The state of one group. Unknown or outdated values are None or missing."""
+    """The state of one group. Unknown or outdated values are None or `UNKNOWN`."""
 
     cluster: str
     group: str

@@ -40,8 +40,8 @@ class AgentReply(Struct, frozen=True):
 
 
 class HostReplies(Struct, frozen=True):
-    """The unchanged replies of one host's agents to a command. The master that asked for them reduces them together
-    with its own agents' replies."""
+    """The unchanged replies of one host's agents to a command. The master that asked combines them with the replies of
+    its own agents."""
 
     cluster: str
     group: str
@@ -142,8 +142,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the fleet. None if the roster is in doubt. Also None if no heartbeat was answered within
-        the session time, because another host may lead by now."""
+        """The host that leads the fleet. None if there is a `doubt`. Also None if no heartbeat was answered within the
+        session time, because another host may lead by now."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -164,13 +164,13 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Starts an operation on a host and returns its state. Raises AgentUnreachable or NotPermitted if the request
-        was not sent. Raises AgentTimeout if the operation may have begun."""
+        """Starts an operation on a host. Returns its state, or the host's error. Raises AgentUnreachable or
+        NotPermitted if the request was not sent. Raises AgentTimeout if the operation may have begun."""
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
-        """Returns the state of an operation on a host. If `cancel` is true, first cancels the operation. Raises
-        AgentError."""
+        """Returns the state of an operation on a host, or the host's error. If `cancel` is true, first cancels the
+        operation. Raises AgentError."""
         path = f"/{quote(id_, safe='')}"
         return await (
             self._operate("POST", host, f"{path}/cancel", b"{}") if cancel else self._operate("GET", host, path)
@@ -234,8 +234,8 @@ class Hosts:
         return bool(found)
 
     async def ask(self, command: str, seconds: float, *, host: str | None = None, worker: str = "") -> HostsOutcome:
-        """Asks `host`, or all other hosts, for their agents' replies. Also asks gone hosts, which may be running, but
-        cut off from Kafka. Raises BadParams for an unknown host."""
+        """Asks `host`, or all other hosts, for their agents' replies to `command`. Also asks gone hosts, which may
+        be running, but cut off from Kafka. Raises BadParams for an unknown host."""
         if host is not None:
             self.check_known(host)
         seen = self._member.seen

@@ -2,9 +2,9 @@
 leader distributes the roster. With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s. They notice a
 killed master after 7 s.
 
-The group does not use the newer protocol (KIP-848), whose members cannot describe themselves. It does not use static
-members either. A new static member would silently fence an older member of the same name. If a static member rejoined
-without a rebalance, other hosts would keep its old address.
+The group does not use the newer protocol (KIP-848), because its members cannot send their addresses. It does not use
+static members either. A new static member would silently fence an older member of the same name. If a static member
+rejoined without a rebalance, other hosts would keep its old address.
 """
 
 import logging
@@ -40,7 +40,7 @@ _FORGOTTEN_MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The last roster. `heartbeat_at` is when this master sent the last request that the coordinator has answered, in
+    """The last roster. `heartbeat_at` is the time at which this master sent its last answered heartbeat or join, in
     monotonic seconds."""
 
     roster: Roster

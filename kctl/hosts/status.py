@@ -1,4 +1,4 @@
-"""`kctl status` and the verdict of a fleet on several hosts, joined from their masters' answers. Pure."""
+"""Joins the masters' answers of a fleet on several hosts into one `kctl status` and one verdict. Pure."""
 
 import re
 from collections import Counter
@@ -28,8 +28,8 @@ _AMOUNT = re.compile(r"(?<![\w-])\d[\d,.]*")
 def joined_verdict(heard: Mapping[str, Verdict], failed: Collection[Failed], now: float) -> Verdict:
     """Joins the verdicts of all hosts. The result does not depend on the host that joins them.
 
-    Adds a finding for each host that `failed` to answer. Each host reports the partitions that no host reads, and the
-    result keeps only the worst of these findings.
+    Adds a finding for each host that `failed` to answer. Keeps only the worst of all findings about partitions that no
+    host reads.
     """
     missing = [Finding(Level.DEGRADED, "hosts", each.message, now) for each in failed]
     if not heard:
@@ -99,7 +99,7 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Adds the host to each process's name. Pass the age of `rows` if the host is silent: then all states become
+    """Adds the host to each process's name. If the host is silent, pass the age of `rows`, and all states become
     `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
@@ -108,8 +108,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answers of all hosts. `own` is the answer of `host`, which was asked. `now` is in Unix seconds. `rows`
-    and `workers` include a silent host's last report, which all other fields ignore. May be slow. Raises BadResult."""
+    """Joins the answers of all hosts. `host` is this host, and `own` its answer. `now` is in Unix seconds. Only the
+    result's `rows` and `workers` include a silent host's last report. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0

@@ -1,4 +1,4 @@
-"""Access rights and bearer tokens, checked before anything starts."""
+"""Access rights and bearer tokens of the HTTP server."""
 
 import hashlib
 import hmac
@@ -85,7 +85,7 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """The rights of callers. Changes always need a token. All reading needs a token unless `is_open` is true."""
+    """The rights of callers. Changes always need a token. If `is_open` is false, reading needs a token too."""
 
     is_loopback: bool = True
     others_may_read: bool = True
@@ -100,7 +100,7 @@ class AccessRights:
 
     @property
     def is_open(self) -> bool:
-        """Whether the fleet's user and root may read without a token (others: see `others_may_read`)."""
+        """Whether the fleet's user and root may read without a token. For other users, see `others_may_read`."""
         return self.is_loopback and all(token.may_act for token in self.tokens)
 
     @property
@@ -110,8 +110,8 @@ class AccessRights:
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
     """Returns the access rights of `http`. Its paths are relative to `folder`. Unless `others_may_read` is true, other
-    users of this machine need a token for all but probes and metrics, because errors may quote messages. An address
-    that is not loopback needs a token, and TLS or `http.insecure`. Raises ConfigError."""
+    users of this machine need a token, except for probes and metrics, because answers may quote Kafka messages. An
+    address that is not loopback needs a token, and TLS or `http.insecure`. Raises ConfigError."""
     is_loopback = address_of(http.host).is_loopback
     files = {"http.token_file": http.token_file, "http.read_token_file": http.read_token_file}
     tokens = tuple(

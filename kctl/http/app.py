@@ -1,4 +1,4 @@
-"""The HTTP application of a fleet: probes, metrics, API, documentation and the page. A guard checks every request."""
+"""The HTTP application of a fleet: probes, metrics, API, documentation and web page. A guard checks every request."""
 
 import asyncio
 import secrets
@@ -31,8 +31,7 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Answers equal requests with one shared answer, which all callers that pass the guard may see. Belongs to one
-    event loop."""
+    """Answers equal requests with one shared answer, which does not depend on the caller. Belongs to one event loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app

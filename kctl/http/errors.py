@@ -27,8 +27,8 @@ class Unauthorized(HttpError, code="unauthorized", http_status=401):
 
 
 class NotAllowed(HttpError, code="not_allowed", http_status=403):
-    """The request comes from another site's page, or has a foreign host name and no token. Or it needs
-    a token of `http.token_file`, which is not set, or the token is from `http.read_token_file`."""
+    """The request comes from another site's page, or has a foreign host name and no token. Or it needs a token of
+    `http.token_file`, but this setting is empty, or the caller's token may only read."""
 
 
 class RequestTooSlow(HttpError, code="request_too_slow", retriable=True, http_status=408):
@@ -87,7 +87,8 @@ def error_response(error: KctlError | AgentError, headers: Mapping[str, str] | N
 
 
 def answer_errors_in_one_shape(app: FastAPI) -> None:
-    """Makes all routes answer errors in the form `Error`. No part of a request is logged."""
+    """Makes all routes answer errors in the form `Error`."""
+    # The handlers log nothing, because errors may quote a request.
 
     @app.exception_handler(KctlError)
     @app.exception_handler(AgentError)

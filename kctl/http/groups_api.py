@@ -1,5 +1,5 @@
-"""`/api/v1/groups` and `/api/v1/groups/{group}`: all groups of the clusters, and one group with its current members.
-Also the application of `kctl exporter`, which serves these routes without a fleet."""
+"""Routes for groups: all groups of the clusters, one group with its current members, and a group's advice.
+`groups_app` serves them for `kctl exporter`, without a fleet."""
 
 import asyncio
 import re
@@ -85,7 +85,7 @@ async def group_advice(
     group: Annotated[str, Query(max_length=300, description="The full name of the group.")],
     cluster: ClusterOfGroup = None,
 ) -> JSONResponse:
-    """Returns the advice for a group. kctl watches the group from the first request on."""
+    """Returns the advice for a group. kctl watches a group only after you ask for its advice."""
     view: GroupsView = request.app.state.groups
     _, found = _only(_chosen(view, cluster), group)
     advice = view.advisers.advice(found)
@@ -118,7 +118,7 @@ class GroupsSource(GroupsView):
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """Makes the application of `kctl exporter`, behind the same guard as a fleet's application."""
+    """Makes the HTTP application of `kctl exporter`. As for a fleet, `Guard` checks every request."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"

@@ -1,7 +1,7 @@
 """Checks caller, host name and size of every request before any route.
 
-Browsers send headers that reveal requests from pages of other sites. Other clients can send any header, so they are
-known only by a token or, on loopback, by the user that the kernel reports. `server` limits connections.
+A browser's headers show whether a page of another site made the request. Other clients can forge headers, so
+only a token or, on loopback, the user that the kernel reports identifies a caller. `server` limits connections.
 """
 
 from __future__ import annotations

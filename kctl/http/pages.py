@@ -27,7 +27,7 @@ _HEADERS = {
 
 
 async def home(request: Request) -> Response:
-    """Returns the page with the parts that `app.state.serves` names: `fleet`, `groups`, `hosts` and `dead-letters`."""
+    """Returns the page, with the parts that this server has."""
     whole = _files()["index.html"].body.decode().replace("{assets}", f"/assets/{_digest()}")
     page = whole.replace("{serves}", request.app.state.serves())
     return HTMLResponse(page, headers=_HEADERS)
@@ -100,7 +100,7 @@ async def healthz() -> dict[str, str]:
 
 
 async def readyz(request: Request) -> Response:
-    """Answers 200, or 503 with the reason."""
+    """Answers 200 if ready, otherwise 503 with the reason."""
     is_other = OTHER_KEY in request.scope  # the reason may quote errors
     try:
         body = request.app.state.source.ready()

@@ -1,7 +1,7 @@
-"""Runs uvicorn on a socket in the master's event loop, without its own signal handlers, loggers or threads.
+"""Runs uvicorn in the caller's event loop, without uvicorn's signal handlers and log configuration.
 
 The number of connections is limited. Time limits apply to a TLS handshake, to a request, and to an answer that the
-caller leaves unread. uvicorn's own errors also have kctl's form.
+caller leaves unread. Malformed requests also get kctl's JSON error.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is loopback. Also true if it is not an IP address: then the socket is not TCP."""
+    """Whether an address is loopback, or is not an IP address because the socket is not TCP."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -57,8 +57,8 @@ class Door:
     """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Returns why `newest`, which is already in `open`, must be rejected, or None. One address may have at most
-        half of all connections. Loopback is exempt, because proxies, scrapers and people share it."""
+        """Returns the reason to reject `newest`, or None. `newest` is already in the set `open`. One address may
+        have at most half of all connections. Loopback is exempt, because proxies, scrapers and people share it."""
         if len(self.open) > self.max_connections:
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
@@ -69,7 +69,7 @@ class Door:
         return None
 
     def close(self) -> None:
-        """Ends handshakes in progress. uvicorn ends all other connections."""
+        """Ends TLS handshakes in progress. uvicorn ends all other connections."""
         for connection in list(self.open):
             connection.end_handshake()
 
@@ -254,7 +254,7 @@ class App:
 
 
 class HttpServer:
-    """The HTTP server. `serve` runs until `stop` is called, and owns the socket."""
+    """An HTTP server. `serve` runs until `stop` is called, and owns the socket."""
 
     def __init__(self, app: App, sock: socket.socket, access: AccessRights | None = None) -> None:
         self._app = app

@@ -20,7 +20,7 @@ from kctl_agent.rpc.wire import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SnapshotSource:
-    """The last snapshot, events, and functions that ask the agents. Belongs to the master's event loop."""
+    """The events, the last snapshot, and functions that ask the agents. Belongs to the master's event loop."""
 
     latest: Callable[[], FleetSnapshot | None]
     verdicts: Verdicts
@@ -43,8 +43,8 @@ class SnapshotSource:
     clock: Callable[[], float] = time.monotonic
 
     def ready(self) -> JsonObject:
-        """Returns the answer to `/readyz`. Raises NotReady if this host's verdict is neither `ok` nor
-        `degraded`. Partitions that no host reads do not count."""
+        """Returns the answer to `/readyz`. Ignores partitions that no host reads. Raises NotReady if this
+        host's verdict is neither `ok` nor `degraded`."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

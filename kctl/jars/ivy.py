@@ -1,7 +1,7 @@
 """Downloads jars with the Apache Ivy of PySpark's wheel.
 
-KCTL_MAVEN_REPOSITORY may replace Maven Central by another repository in Maven's layout, as a URL or a folder. The lock
-has every jar with its sha256, so Ivy does not resolve dependencies or check checksums.
+KCTL_MAVEN_REPOSITORY may replace Maven Central by another repository in Maven's layout, as a URL or a folder. Ivy
+does not resolve dependencies or check checksums: the lock lists every jar, and kctl checks the sha256.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = N
     kctl verifies a jar's sha256 before it renames the file into place, so every cached file is complete.
 
     If no jar is missing, this costs one stat per jar and does not start Java. With `verify`, kctl also reads existing
-    jars, and downloads jars with a wrong sha256 again. Raises JavaMissing, or JarsMissing (verified jars are kept).
+    jars, and downloads jars with a wrong sha256 again. Raises JavaMissing or JarsMissing. Verified jars stay cached.
     """
     locked = tuple(dict.fromkeys(jars))
     if not missing_jars(locked, verify):
@@ -163,7 +163,7 @@ def _artifact(jar: Jar) -> str:
 
 
 def require_pyspark() -> list[str]:
-    """Returns PySpark's folders without importing it. Raises JarsMissing."""
+    """Returns PySpark's folders without importing PySpark. Raises JarsMissing."""
     spec = find_spec("pyspark")
     if spec is None:
         raise JarsMissing("PySpark is not installed in this environment: pip install 'kctl[spark]'")

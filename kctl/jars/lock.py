@@ -25,7 +25,7 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Jar:
-    """A file that a lock lists. `kind` is empty for the main jar, otherwise `CLASSIFIER@EXTENSION`."""
+    """A file that a lock lists. `kind` is empty for an artifact's main jar, otherwise `CLASSIFIER@EXTENSION`."""
 
     group: str
     artifact: str

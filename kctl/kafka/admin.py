@@ -121,7 +121,7 @@ def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict
 
 
 def delete_group(connection: ClusterConnection, name: str) -> None:
-    """Deletes a group that has no members, and its committed offsets. Raises GroupActive, GroupMissing, KctlError."""
+    """Deletes an empty group and its committed offsets. Raises GroupActive, GroupMissing, KctlError."""
     while True:
         node = or_raise(connection.coordinators([name])[name])
         [result] = connection.ask(DeleteGroupsRequest(groups_names=[name]), node).results

@@ -33,7 +33,7 @@ Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], I
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """Yields a function that returns an iterator of messages. Use only the newest iterator. Iterating raises
+    """Yields a `Read` function. Its calls share one consumer, so use only the newest iterator. Iterating raises
     KctlError if brokers reject a request, or if `timeout_seconds` pass without progress to the end offsets."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)

@@ -1,7 +1,7 @@
 """Lists groups of every type, and describes their members and partitions.
 
-For a share group or a group of the new protocol (KIP-848), DescribeGroups returns "not found", or the state `Dead` from
-older brokers. So kctl tries each type's request. The request that succeeds reveals the type.
+For a share group or a group of the new protocol (KIP-848), DescribeGroups returns "not found". Older brokers return the
+state `Dead`. So kctl tries each type's request. The request that succeeds reveals the type.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Returns each group's number of members, or its error. Asks all brokers at once. `groups` has names by
-        coordinator and type."""
+        """Returns each group's number of members, or its error. Asks all brokers at once. `groups` maps
+        (coordinator, type) to names."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _KINDS[kind].request(names))

@@ -11,8 +11,8 @@ from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets, sha
 
 
 class LagRow(NamedTuple):
-    """A group's lag in one partition. If an offset or the lag is unknown, `error` has the reason. A share group's rows
-    name no member."""
+    """A group's lag in one partition. If an offset cannot be read, `error` has the reason. Rows of share
+    groups have no member."""
 
     group: str
     topic: str
@@ -27,7 +27,6 @@ class LagRow(NamedTuple):
 
 
 def lag_of(offset: int | None, end: int | None) -> int | None:
-    """Returns the lag, or None if an offset is unknown. The lag is 0 if `offset` is above `end`."""
     return None if offset is None or end is None else max(end - offset, 0)
 
 
@@ -38,7 +37,7 @@ def read_lag(
     *,
     is_read_committed: bool = False,
 ) -> tuple[list[LagRow], list[KctlError]]:
-    """Returns the sorted rows, and the errors of groups that cannot be read.
+    """Returns each group's rows, sorted by partition, and the errors of groups that cannot be read.
 
     Covers all partitions of `topics`. If `topics` is None, covers partitions with a committed offset or an owner. Reads
     committed offsets before log ends, so a lag may be slightly too large but never too small.

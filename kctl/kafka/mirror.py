@@ -1,8 +1,8 @@
 """Finds where a reader resumes after its topics were copied to another cluster, for example by MirrorMaker.
 
 The search looks for the copy of the last message that was read. A copy has the timestamp, key and value of the
-original, but another offset. If several messages are equal, their order identifies the copy, and both clusters must
-have the same number of them.
+original, but another offset. Several equal messages are matched with their copies in offset order. The search fails
+if there are more or fewer copies than originals.
 """
 
 from __future__ import annotations
@@ -69,9 +69,9 @@ class _Log:
 
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
-    """Returns the offset in `new` after the copy of the last message below `offset`. If the old cluster has deleted
-    this message, returns the offset of the copy of the first message that remains. Blocks. Raises OperationRefused,
-    KctlError."""
+    """Finds the copy in `new` of the last message below `offset`, and returns the offset after this copy. If the old
+    cluster has deleted all messages below `offset`, finds the copy of its first message, and returns this copy's
+    offset. Blocks. Raises OperationRefused, KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:

@@ -1,5 +1,4 @@
-"""Reads and commits offsets of many partitions. Sends one request to each leader or coordinator. Each partition has its
-own error."""
+"""Reads and commits offsets of many partitions. Sends one request to each leader or coordinator."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -36,8 +35,8 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's committed offset, which is None without a commit. Only share groups have a `lag`, which the broker
-    reports."""
+    """A group's committed offset in one partition. Without a commit, `offset` is None. Only share groups have a `lag`,
+    which the broker reports."""
 
     offset: int | None
     leader_epoch: int | None = None
@@ -55,7 +54,7 @@ def log_offsets(
     is_read_committed: bool = False,
 ) -> dict[Partition, LogOffset]:
     """Returns the offset of each log at `at`, which is LATEST, EARLIEST, MAX_TIMESTAMP or a time in milliseconds. If a
-    leader has moved or does not answer, asks again until half of the connection's time has passed."""
+    leader has moved or does not answer, retries until half of the connection's time-out has passed."""
     offsets: dict[Partition, LogOffset] = {}
     missing = list(wanted)
     while True:
@@ -129,8 +128,8 @@ def log_offsets_on(
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
     """Returns the offset of each log at `at`, which is LATEST or EARLIEST. Asks all leaders at once, without retries.
-    `leaders` has partitions by leader and topic. To encode requests only once, pass the same `kept` in each call, and
-    an empty dict when `leaders` changes."""
+    `leaders` has partitions by leader and topic. `kept` caches the encoded requests. Pass a new dict after
+    `leaders` has changed."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
         if (node, at) not in kept:
@@ -293,7 +292,8 @@ def share_starts(
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """Returns the start offsets of each share group (KIP-932), or its error.
 
-    Members may have processed messages above the start, so only the broker knows the lag (since Kafka 4.2, KIP-1226).
+    Members may have processed messages above the start, so kctl does not compute the lag. Brokers report it since Kafka
+    4.2 (KIP-1226).
     """
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 

@@ -78,8 +78,8 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Finds the broker's reason for the last retry in the producer's log. If a message is not delivered in
-    time, the producer's own error is only a time-out. Call `close` at the end."""
+    """Takes from the producer's log the broker's error that caused the last retry. If a message is not delivered in
+    time, the producer itself reports only a time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -217,7 +217,8 @@ class Production:
                 self._room.notify()
 
     def explained(self, error: BaseException) -> KctlError:
-        """Returns our error for a client's error. Explains a time-out by the broker's reason for the last retry."""
+        """Converts an error of kafka-python. Replaces a time-out by the broker's error that caused the last retry, if
+        there is one."""
         reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
         return failure(reason or error, f"topic {self._topic}")
 

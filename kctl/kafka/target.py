@@ -17,8 +17,8 @@ class Target(NamedTuple):
     number: int = 0
 
     def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
-        """Returns the position as an offset inside a log. For a time, `found` is the offset of the first message from
-        then on. If all are older, it is None, and the position is the end. `shift` counts from `committed`."""
+        """Returns the position as an offset inside a log. For the kind `time`, `found` is the offset of the first
+        message at or after this time. If `found` is None, returns `end`. A `shift` counts from `committed`."""
         places = {
             "earliest": start,
             "latest": end,
@@ -67,7 +67,8 @@ def milliseconds(word: str) -> int:
 
 
 def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
-    """Parses `orders` or `orders:0,2`, like Kafka's own tool. Returns None for all partitions. Raises UsageError."""
+    """Parses `orders` or `orders:0,2`. Without numbers, the list is None, which means all partitions. Raises
+    UsageError."""
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, None

@@ -17,7 +17,7 @@ _BEGINNING = frozenset({AgentState.STARTING, AgentState.JOINING, AgentState.ASSI
 
 
 class FleetAdviser:
-    """Advises on a fleet from its successive snapshots. Belongs to the collector."""
+    """Advises on a fleet from its successive snapshots."""
 
     def __init__(self, config: Config) -> None:
         self._config = config

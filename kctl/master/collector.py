@@ -117,8 +117,8 @@ class Collector:
         return frozenset(number for name, number in names if name == topic)
 
     async def run(self) -> None:
-        """Collects every `collect.interval_seconds`. If a collection takes more than half the interval without waiting
-        for an agent or broker, pauses for as long as the collection took, for the master's other work."""
+        """Collects every `collect.interval_seconds`. Pauses at least as long as the collection took, to leave time for
+        the master's other work. While an agent or broker has a problem, each pause lasts the whole interval."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()

@@ -1,4 +1,4 @@
-"""Keeps the fleet's latest events, counts all events, and wakes listeners. Finds the changes between two snapshots."""
+"""Finds the events between two snapshots of the fleet. Keeps the latest, and counts all by kind."""
 
 import asyncio
 from collections import Counter, deque
@@ -16,8 +16,9 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
-    """The fleet's events, numbered from 1. Belongs to one event loop. The master's own kinds are `verdict`, `state`,
-    `restart`, `rebalance`, `status`, `operation` and `advice`. Agents report others, such as `rewound`."""
+    """The fleet's events, numbered from 1. Belongs to one event loop. The master makes events of the kinds
+    `verdict`, `state`, `restart`, `rebalance`, `status`, `operation` and `advice`. Agents report other kinds, such as
+    `rewound`."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
@@ -39,7 +40,7 @@ class EventFeed:
             self._totals[event.kind] += 1
 
     def collected(self) -> None:
-        """Counts a collection and wakes listeners. Call it after publishing the collection's events."""
+        """Counts a collected snapshot and wakes `wait_beyond`. Call it after publishing the snapshot's events."""
         self.collections += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -52,7 +53,7 @@ class EventFeed:
         return [event for event in self._marks if since <= event.at <= until]
 
     async def wait_beyond(self, collections: int) -> int:
-        """Waits until the number of collections exceeds `collections`, and returns the number."""
+        """Waits until more than `collections` snapshots have been collected, and returns their number."""
         while self.collections <= collections:
             await self._changed.wait()
         return self.collections

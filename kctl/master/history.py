@@ -1,7 +1,7 @@
 """Keeps the last day of a fleet in RAM: lag, rates, batches and memory use.
 
-Each step of time has a least and a greatest value. Older steps are longer. If there are too many partitions, kctl
-keeps only 15 minutes of their lag.
+Keeps the least and greatest value of each step of time. Older steps are longer. If the partitions need too much RAM
+(see `_MOST_SERIES`), keeps only 15 minutes of their lag.
 """
 
 import threading
@@ -27,7 +27,7 @@ class Ring:
         self._last: int | None = None
 
     def choose(self, places: NDArray[np.intp], metrics: int) -> None:
-        """Sets the subjects to keep, such as partitions. `places` has their previous indexes, or -1 for new ones."""
+        """Sets the subjects to keep, such as partitions. `places` has their previous indexes, -1 for a new one."""
         chosen = np.full((self.slots, 2, metrics, len(places)), np.nan, np.float32)
         [is_old] = np.nonzero(places >= 0)
         if len(is_old):
@@ -50,7 +50,7 @@ class Ring:
         return self._last is None or since // self.step_seconds > self._last - self.slots
 
     def window(self, place: int, since: float, until: float) -> tuple[int, Reals, Reals]:
-        """Returns the number of the first step, and each metric's least and greatest values from this step on."""
+        """Returns each metric's least and greatest values by step, preceded by the number of their first step."""
         last = self._last or 0
         first = max(int(since // self.step_seconds), last - self.slots + 1)
         steps = np.arange(first, max(min(int(until // self.step_seconds), last), first - 1) + 1)
@@ -58,8 +58,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Returns a row for each of the last `count` periods, oldest first. A period has `ratio` steps. A row has,
-        for each subject in `places`, the period's greatest value of the first metric."""
+        """Divides the last steps into `count` periods of `ratio` steps. Returns the greatest
+        values of the first metric: a row for each period, oldest first, and a column for each subject in `places`."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -69,8 +69,7 @@ class Ring:
 
 
 class StepRates:
-    """Computes rates of counters between the first snapshots of successive steps. Over shorter times the rates would
-    jump with each commit."""
+    """Computes the rates of counters once per time step. Rates per snapshot would jump with each batch."""
 
     def __init__(self, step_seconds: float) -> None:
         self._step_seconds = step_seconds
@@ -80,8 +79,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Returns rates per second if this is the first snapshot of a step, otherwise NaN. If a counter is new or has
-        fallen, as after a restart, its rate is NaN. `now` is monotonic."""
+        """Returns rates per second since the previous step, or NaN for all but the first snapshot of a step. If a
+        counter is new or has fallen, as after a restart, its rate is NaN. `now` is monotonic."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:
@@ -192,7 +191,7 @@ class FleetHistory:
                 table.add(columns, snapshot.taken_at_unix)
 
     def read(self, subject: Subject, since: float, until: float) -> Window | None:
-        """Returns values in the finest steps that reach back to `since`. Returns None for an unknown subject."""
+        """Returns values in the shortest steps that are kept since `since`, or None for an unknown subject."""
         kind, key = subject
         with self._lock:
             table = self._tables[kind]
@@ -206,8 +205,8 @@ class FleetHistory:
         return Window(table.began_at, first * ring.step_seconds, ring.step_seconds, *columns)
 
     def sparklines(self, partitions: Sequence[Hashable]) -> list[list[int | None]]:
-        """Returns the greatest lag of each partition in each 15 s of the last 15 minutes, oldest first. Omits the time
-        before the first known lag."""
+        """Returns the greatest lag of each partition in each 15 s of the last 15 minutes, oldest first. Each list
+        begins at the partition's first known lag."""
         with self._lock:
             table = self._tables["partition"]
             if not table.places:

@@ -1,4 +1,4 @@
-"""Makes the launch of each configured process: its name, command, settings and log file."""
+"""Describes how to launch each configured process: its name, command, settings and log file."""
 
 import os
 import re
@@ -45,7 +45,7 @@ def names(config: Config) -> list[str]:
 def launches(
     config: Config, jars: Iterable[Path], command: Sequence[str] = WORKER_COMMAND, chosen: Iterable[str] | None = None
 ) -> list[Launch]:
-    """Returns the launches of the `chosen` processes, by default of all configured ones. `command` is for workers."""
+    """Returns the launches of the `chosen` processes, by default of all. `command` applies only to workers."""
     paths = [str(jar) for jar in jars]
     return [_launch(config, name, paths, command) for name in (names(config) if chosen is None else chosen)]
 

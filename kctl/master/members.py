@@ -1,4 +1,4 @@
-"""Sends requests to the fleet's members: to all of them at once, or to one."""
+"""Sends requests to the fleet's members, to all at once or to one."""
 
 import asyncio
 import logging
@@ -29,8 +29,8 @@ ANSWER_SECONDS = 5.0
 @dataclass(slots=True, eq=False)
 class Members:
     """The supervised processes and attached applications. An application is attached once its agent has answered at a
-    socket in `run_dir`. If its agent is silent later, it counts as failed until its socket or process is gone. Belongs
-    to one event loop."""
+    socket in `run_dir`. If the agent stops answering, the application counts as failed until its process or socket is
+    gone. Belongs to one event loop."""
 
     _run_dir: Path
     _kinds: Callable[[], Mapping[str, str]]  # supervised name -> kind
@@ -56,7 +56,7 @@ class Members:
         return {name: path for name, path in sockets.items() if kinds.get(name, "worker") in asked}
 
     async def ask(self, sockets: Mapping[str, Path], rpc: str, params: JsonObject, deadline: float) -> FanOut[Raw]:
-        """Sends the request `rpc` to all agents at `sockets`. `deadline` is a time of the running event loop."""
+        """Sends the request `rpc` to all agents at `sockets`. `deadline` is in the running event loop's time."""
         outcome = await fan_out(self._pool, sockets, rpc, params, deadline=deadline)
         self._attached |= {answer.sender for answer in outcome.answers} - self._kinds().keys()
         if not outcome.failed:
@@ -94,7 +94,7 @@ class Agents:
     _pool: AgentPool
 
     async def ping(self, name: str, timeout_seconds: float) -> PingReply | None:
-        """Pings an agent. Returns None if it does not answer in time."""
+        """Returns None if the agent does not answer in time."""
         pings = typed(await self._asked(name, "ping", {}, timeout_seconds), PingReply).answers
         return pings[0].result if pings else None
 

@@ -1,4 +1,4 @@
-"""Finds the worker that reads each partition, and its state, for the rules of `kctl.status`. Pure."""
+"""Finds the worker that reads each partition, and the worker's state, for the rules of `kctl.status`. Pure."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
@@ -23,9 +23,9 @@ def owners(
     others: Mapping[tuple[str, int], str] | None = None,
     transaction_seconds: Mapping[Partition, float] = MappingProxyType({}),
 ) -> Callable[[Partition, str | None, int], Owner]:
-    """Returns a function that makes a partition's `Owner` from the partition, its worker on this host (or None), and
-    the number of messages behind an open transaction. `members` is the group's size (None: unknown). `others` is the
-    result of `read_elsewhere`. `transaction_seconds` is how long each partition's transaction has been open."""
+    """Returns a function that makes a partition's `Owner`. The function takes the partition, its worker on this host
+    (or None), and the number of messages that an open transaction blocks. `members` is the group's size (None:
+    unknown). `others` is the result of `read_elsewhere`. `transaction_seconds` is the age of each open transaction."""
     rows, statuses = list(rows), list(statuses)
     paused = {status.name: status.paused for status in statuses if status.paused}
     nobody = Owner(None, _of_fleet(rows, statuses), trigger_seconds, members=members)
@@ -62,8 +62,8 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Returns the worker, such as `node-2/worker-0`, of each partition that another host reads. Omits the partitions of
-    a host that has been gone for more than `session_seconds`, so that this host judges them."""
+    """Returns the worker, such as `node-2/worker-0`, of each partition that another host reads. If a host has been gone
+    for more than `session_seconds`, omits its partitions, so that this host judges them."""
     if hosts is None:
         return {}
     present = {
@@ -84,7 +84,7 @@ def read_elsewhere(
 
 
 def is_handling(rows: Iterable[WorkerRow]) -> bool:
-    """Whether this host has a sinker that is neither stopped nor paused on request."""
+    """Whether this host has a sinker that the user has neither stopped nor paused."""
     return any(
         row.kind == "sinker"
         and row.state != AgentState.PAUSED

@@ -65,8 +65,8 @@ class Pauses:
         return list(self._pauses.values())
 
     def scopes(self, name: str) -> list[JsonObject]:
-        """Returns the pauses that apply to a process. A pause of a topic does not apply to sinkers, which know no
-        topics. The engine has no pauses, because it does not read."""
+        """Returns the pauses that apply to a process. A topic's pause does not apply to sinkers. The engine has
+        no pauses, because it does not read."""
         if name == ENGINE_NAME:
             return []
         is_sinker = name.startswith("sinker-")
@@ -84,8 +84,8 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Stores a pause and returns it, or returns the existing pause. Raises OperationRefused if the file cannot be
-        written."""
+        """Stores a pause unless one for the same target exists, and returns the stored one. Raises OperationRefused if
+        the file cannot be written."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])

@@ -1,7 +1,7 @@
-"""Starts and kills one incarnation of a supervised process, and limits the size of its log.
+"""Starts and kills a supervised process, and limits the size of its log.
 
-Each incarnation has its own session. kctl kills and measures whole sessions, because Spark's Python daemon leaves the
-process group but not the session.
+Each started process has its own session. kctl kills and measures sessions instead of process groups, because Spark's
+Python daemon leaves its process group.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class ProcessLog:
-    """The log of one incarnation, whose size kctl limits. For any thread.
+    """The log of one process, whose size kctl limits. Any thread may use it.
 
-    The incarnation, its JVM and its executors write to the file directly, because they may outlive the master. Like
-    `logrotate` with `copytruncate`, kctl copies old lines to NAME.log.1 and removes them from the file. This works on
-    ext4 and XFS. Elsewhere, kctl copies all lines and empties the file, and lines written in between are lost.
+    The process, its JVM and its executors write to the file directly, because they may outlive the master. On ext4 and
+    XFS, kctl copies old lines to NAME.log.1 and removes only these lines from the file. Elsewhere, kctl copies all
+    lines and empties the file, like `logrotate` with `copytruncate`. Lines written between these steps are lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -68,7 +68,7 @@ class ProcessLog:
             return removed
 
     def last_lines(self, count: int) -> list[str]:
-        """Returns the last lines of this incarnation, without empty lines and control characters."""
+        """Returns the last lines written since `open`, without empty lines and control characters."""
         try:
             with self._lock, open(open_regular(self.path, os.O_RDONLY), "rb") as file:
                 size = file.seek(0, os.SEEK_END)
@@ -81,7 +81,7 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Rotates logs that are too large. If a log cannot be rotated, logs this once, and retries at each call."""
+    """Rotates logs that are too large. If a log cannot be rotated, warns once, and retries at each call."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()
@@ -101,8 +101,8 @@ class LogRotation:
 
 
 def rotate(path: Path, limit_bytes: int) -> int:
-    """Moves all but the last lines of a large log to NAME.log.1 while processes append. Returns the bytes moved. A line
-    may be split between the two files. If it raises OSError, no line is lost."""
+    """Moves old lines of a large log to NAME.log.1 while processes append. Returns the number of bytes removed. A line
+    may be split between the two files. If `rotate` raises OSError, no line is lost."""
     try:
         if os.lstat(path).st_size <= limit_bytes:
             return 0
@@ -171,9 +171,9 @@ class Child:
     async def spawn(
         cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
     ) -> Child:
-        """Starts `command` in a new session. Writes `settings` to its stdin as a JSON line and keeps stdin open, so
-        that the child notices the end of the master. A later master recognises the child by `mark` in its environment.
-        Raises OSError."""
+        """Starts `command` in a new session. Writes `settings` to its stdin as a JSON line, and keeps stdin open: its
+        end of file shows the child that the master has ended. A later master recognises the child by `mark` in the
+        child's environment. Raises OSError."""
         log = ProcessLog(log_path)
         output = await on_disk(log.open)
         try:
@@ -198,7 +198,7 @@ class Child:
         return self._process.pid
 
     async def wait(self) -> int:
-        """Waits for the end and returns the exit code, or the negative signal number. Can be called again."""
+        """Waits for the process to end. Returns the exit code or the negative signal number. Can be called again."""
         return await self._process.wait()
 
     async def stop(self, timeout_seconds: float, *signals: signal.Signals) -> bool:
@@ -222,8 +222,8 @@ async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
     """Kills the processes of a session. With `mark`, kills only processes started with that mark, and their children.
-    Waits up to `seconds` until all have ended. Returns the number of killed processes, and for each surviving pid the
-    reason."""
+    Waits up to `seconds` until all have ended. Returns the number of killed processes, and why each surviving pid has
+    not ended."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -274,16 +274,16 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes the files of a socket if `pid` owns it. Call it after the process has ended, because a remaining socket
-    makes a killed worker look like a hung one."""
+    """Removes a socket and its pid file if `pid` owns the socket. Call it after the process has ended, because a
+    remaining socket makes a killed worker look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Call this if processes of session `pid` survive SIGKILL. Writes the session's id to the pid file, so that
-    `kctl stop` and the next master find them. Keeps an existing pid file."""
+    """Writes the id of a session whose processes survive SIGKILL to the pid file of socket `path`. `kctl stop` and
+    the next master find the processes by this file. Keeps an existing pid file."""
     if socket_owner(path) is None:
         record_owner(path, ProcessIdentity(pid, 0))
 

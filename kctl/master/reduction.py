@@ -1,4 +1,4 @@
-"""Reduces the agents' replies to a command to one result, and lists the agents and offsets that are missing."""
+"""Reduces the agents' replies to one result, and lists silent agents and offsets that are stale or unknown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _whole(result: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ReducedCommand(Generic[R, T]):
-    """A command for agents, with the reducer of their replies. `shown` selects the part of the result to send."""
+    """A command for agents, with the reducer of their replies. `shown` selects the part of the result to return."""
 
     name: str
     reply: type[R]
@@ -97,7 +97,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """Reduces replies to one result. Its age is that of its oldest reply or offsets. Pure, for any thread."""
+    """Reduces replies to one result, which is as old as the oldest reply or offset. Pure."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)
@@ -128,8 +128,8 @@ def with_gaps(rpc: str, whole: Reduced[T], freshness: Freshness, *of_partitions:
 
 
 def gaps(rpc: str, brokers: Freshness, ages: Reals = _NO_AGES, unknown: Sequence[str] = ()) -> tuple[Failed, ...]:
-    """Returns `Failed` entries for stale offsets from the brokers, and for unknown lags. `ages` has the age of each
-    partition in the answer. `unknown` names the partitions without a lag."""
+    """Returns `Failed` entries for stale offsets and unknown lags. `ages` has the age of each partition's offsets.
+    `unknown` names the partitions whose lag is unknown."""
     part_of_answer = QUESTIONS[rpc].age
     if not part_of_answer:
         return ()
@@ -185,7 +185,7 @@ class CachedCommand(Generic[R, T]):
 
     def is_due(self, shown_by: object, now: float, longest_seconds: float) -> bool:
         """Whether to ask the agents again: if the result is incomplete, not settled or `longest_seconds` old, or if
-        `shown_by` has changed. Pass another `shown_by` if the answer may have changed."""
+        `shown_by` has changed. `shown_by` is any value that changes when the answer may have changed."""
         result = self._result
         return (
             result is None

@@ -74,7 +74,7 @@ class Stop:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """A request to replace a living process. With `at_once`, it is killed. Otherwise, it is asked to leave."""
+    """A request to replace a living process. With `at_once`, kctl kills it without asking it to stop."""
 
     cause: Cause
     at_once: bool = False
@@ -101,8 +101,8 @@ Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """Returns the wait before the next start after `failures` (at least 1). `jitter` in [0, 1] varies the upper half of
-    the wait, so that workers that died together do not restart together."""
+    """Returns the wait before the next start after `failures` (at least 1). `jitter`, from 0 (half the wait) to 1 (the
+    full wait), prevents workers that died together from restarting together."""
     doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
     high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
     low = max(policy.backoff_min_seconds, high / 2)
@@ -112,7 +112,7 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
 def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
-    """Returns the status after an event, or `status` itself if the event has no effect, such as a late answer."""
+    """Returns the status after an event, or `status` itself if the event has no effect, as `Ready` in `stopping`."""
     at = _Step(policy, status, now, jitter)
     match status.state, event:
         case SupervisionState.STOPPED | SupervisionState.FATAL, Start():
@@ -201,8 +201,8 @@ def cause(code: int) -> str:
 
 
 def why(code: int, last_line: str | None) -> str:
-    """Returns why a process has ended: the error in the last line of its log, otherwise the exit code. If a signal
-    ended the process, returns the signal, and adds the line if it looks like an error."""
+    """Returns why a process has ended: the last line of its log, or the exit code if that line is not an error. If a
+    signal ended the process, returns the signal, and adds the line if it looks like an error."""
     if last_line is None:
         return f"{cause(code)}; its log is empty"
     if _QUIET.match(last_line) or (code < 0 and not _ERROR.search(last_line)):

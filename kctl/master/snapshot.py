@@ -1,6 +1,6 @@
 """The master's immutable snapshot of the whole fleet, from which RPC, HTTP and Prometheus make their answers.
 
-Any thread may read it. A value of None is unknown.
+Any thread may read it. None means unknown.
 """
 
 from collections.abc import Mapping
@@ -73,9 +73,9 @@ class RpcStats:
 
 @dataclass(frozen=True, slots=True)
 class FleetSnapshot:
-    """One collection: what agents, brokers and the supervisor have reported.
+    """What agents, brokers and the supervisor reported in one collection.
 
-    A field with the name of a command has the command's result, which is empty if no agent was asked.
+    A field named after a command has that command's result, which is empty if no agent was asked.
     """
 
     cluster: str
@@ -153,7 +153,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds the condition `what` of `name` has lasted (see `since`), or 0."""
+        """Returns for how many seconds `name` has been in condition `what` (see `since`), or 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

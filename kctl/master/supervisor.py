@@ -25,11 +25,11 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory:
-    """Measures the memory of sessions from /proc. Only one thread may use it at a time.
+    """Measures the memory of process sessions from /proc. Only one thread may use it at a time.
 
-    Spark's Python processes are forks of one daemon. A fork counts only its share of common pages (PSS), so that each
-    common page counts once. For other processes, all resident pages count, so that their size does not depend on which
-    other processes use the same libraries.
+    Spark's Python processes are forks of one daemon. If forks share a page, kctl counts the page once (PSS). For other
+    processes, kctl counts all resident pages, so that their size does not depend on which other processes use the same
+    libraries.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,8 +42,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Returns the bytes that each session with a live process uses. Set `scan_all` while a process starts,
-        because its JVM otherwise counts only after the next scan."""
+        """Returns the bytes that each session with a live process uses. Looks for new processes every `SCAN_SECONDS`.
+        While a process starts its JVM, set `scan_all` to look at once."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -120,7 +120,7 @@ class Supervisor:
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
-        """Records answers to pings that were sent at the monotonic time `at`. They postpone the next pings."""
+        """Records answers to pings that were sent at the monotonic time `at`. Each answer postpones the next ping."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:

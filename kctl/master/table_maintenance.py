@@ -1,7 +1,7 @@
 """Maintains the fleet's table (mode `lake`) once a day, and sooner if workers report many small files.
 
-The maintenance runs in a child of the master, because only the master knows the lag of the whole group. A child of a
-worker would count towards the worker's memory limit and end with the worker.
+The maintenance runs in a child process of the master, because only the master knows when the group's lag is small. A
+child of a worker would count towards the worker's memory limit and end with the worker.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ LIMIT_SECONDS = 21_600.0
 
 
 class Schedule:
-    """Decides when to maintain the table. Pure. Times are seconds of a monotonic clock."""
+    """Decides when to maintain the table. Times are seconds of a monotonic clock."""
 
     def __init__(self, now: float) -> None:
         self._last_at = now
@@ -40,8 +40,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether a run is due: a day after the last run. With many small files, a run is due sooner: when the group's
-        `lag` fits in one batch, or an hour after the files were first seen. Never during the pause after a run."""
+        """Whether a run is due: a day after the last run. If `small_files` is high, a run is due when the group's `lag`
+        fits in one batch, or when `small_files` has been high for an hour. No run is due in the pause after `done`."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:

@@ -66,7 +66,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """Returns the verdict on a snapshot. A finding keeps its start time if the previous verdict `before` has it too."""
+    """Returns the verdict on a snapshot. A finding that the previous verdict `before` also has keeps its start time."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]

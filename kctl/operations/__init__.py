@@ -1,6 +1,6 @@
 """The operations on a fleet, one per file.
 
-The command line imports these files for the parameters. So imports that only the master needs are in functions.
+The command line imports these files too. To keep it fast, functions import what only the master needs.
 """
 
 from __future__ import annotations
@@ -37,6 +37,6 @@ def operation(name: str) -> type[FleetOperation]:
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """Returns all operations by name. Look up a requested name only here: `operation` would import any module that a
-    caller names."""
+    """Returns all operations by name. Look up requested names only here, because `operation` imports a module before it
+    checks the name."""
     return {name: operation(name) for name in _CLASSES}

@@ -12,9 +12,9 @@ from kctl_agent.rpc.params import param
 class DrainProcess(FleetOperation, rpc="drain", is_long=True, limit_seconds=LONG_SECONDS):
     """Let a worker or sinker finish its work, commit and leave.
 
-    A drained process stays stopped until `kctl start NAME`. If the process has not finished its work by the deadline,
-    it continues as before. If it has finished but does not exit within `workers.revoke_timeout_seconds` + 60 s, kctl
-    kills it.
+    A drained process stays stopped until `kctl start NAME`. If the process has not finished its work within
+    `--deadline`, it continues as before. If the process has finished but does not exit within
+    `workers.revoke_timeout_seconds` + 60 s, kctl kills it.
     """
 
     name: str = param("a worker or sinker, not the engine", is_argument=True)

@@ -15,7 +15,7 @@ _POLL_SECONDS = 0.1
 class ForgetHost(FleetOperation, rpc="forget_host"):
     """Make all hosts of a fleet forget a host that will not return.
 
-    They report a missing host for `hosts.forget_seconds`, or until you run this command. A forgotten host that returns
+    Without this command, kctl reports a lost host as missing for `hosts.forget_seconds`. A forgotten host that returns
     counts as present again.
 
     kctl forget-host node-3

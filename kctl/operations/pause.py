@@ -43,7 +43,7 @@ def check_read(context: Context, topic: str, partition: int | None) -> None:
 
 
 class PauseReading(ScopedOperation, rpc="pause", for_all_hosts=True, limit_seconds=BATCH_SECONDS):
-    """Pause a worker, a topic, a partition or everything until `kctl resume`.
+    """Pause a worker, a sinker, a topic, a partition or everything until `kctl resume`.
 
     Workers stay in their group and keep their partitions. The pause survives rebalances and restarts of workers and of
     the master. `kctl status` shows who paused what, and when. With several hosts, `--topic` applies to all hosts,

@@ -17,10 +17,10 @@ ENGINE_RESTARTS = "the engine restarts first: no worker reads for about 5 s"
 class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_hosts=True, limit_seconds=LONG_SECONDS):
     """Restart workers, sinkers or the engine.
 
-    Each process first finishes its batch, commits and leaves the group. `--all --rolling` restarts `fatal` workers
-    and sinkers before the others. `--all` omits `unkillable` processes, and processes that you stopped (use
-    `kctl start NAME`). While the engine restarts, no worker reads for about 5 s. So on a terminal, kctl asks before it
-    restarts the engine.
+    Each worker first finishes its batch, commits and leaves the group. `--all --rolling` restarts `fatal` workers and
+    sinkers before the others. `--all` omits `unkillable` processes, and processes that you stopped (use
+    `kctl start NAME`). While the engine restarts, no worker reads for about 5 s. On a terminal, kctl therefore asks
+    before it restarts the engine.
 
     kctl restart worker-0 --wait
     kctl restart worker-0 worker-1 --rolling
@@ -71,8 +71,8 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
 
 def restarted_by_all(context: Context) -> list[ProcessSupervisor]:
-    """Returns the processes that `--all` restarts, in order: the engine if its JVM is down or would get other settings,
-    `fatal` processes, then all others except stopped and unkillable ones."""
+    """Returns the processes that `--all` restarts: first the engine if it is down or its Spark settings have changed,
+    then `fatal` processes, then the others. Omits stopped and unkillable processes."""
     processes = map(context.supervisor.process, context.supervisor.names)
     left_out = (SupervisionState.STOPPED, SupervisionState.UNKILLABLE)
     alive = [each for each in processes if each.state not in left_out and _is_taken(each)]

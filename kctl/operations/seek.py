@@ -21,11 +21,11 @@ _EACH = re.compile(r"\d{1,9}=[^=,]+(,\d{1,9}=[^=,]+)*")  # such as 0=1200,3=55
 class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts="topic", limit_seconds=BATCH_SECONDS):
     """Continue reading a topic from another position.
 
-    kctl first shows which messages will be skipped or handled again, and asks you. Each worker that owns a partition of
-    the topic moves the partition's committed offset and stored offset together. Messages in the storage are still
-    handled. kctl resolves `latest` and times during the preview (with `--yes`: when the seek begins). A time without a
-    zone is in UTC. After the deadline, no offset moves. With several hosts, the seek applies to all hosts in turn,
-    unless you pass `--host`.
+    kctl first shows which messages will be skipped or handled again, and asks for confirmation. Each worker that owns
+    a partition of the topic moves the partition's committed offset and stored offset together. Messages in the storage
+    are still handled. kctl resolves `latest` and times during the preview (with `--yes`: when the seek begins). A time
+    without a zone is in UTC. After `--deadline`, no worker begins to move offsets. With several hosts, the seek applies
+    to all hosts in turn, unless you pass `--host`.
 
     kctl seek --topic orders --to earliest --dry-run
     kctl seek --topic orders --partition 3 --to 1200

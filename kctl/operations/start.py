@@ -8,7 +8,7 @@ from kctl_agent.rpc.params import param
 
 
 class StartProcess(FleetOperation, rpc="start", limit_seconds=180.0):
-    """Start a worker, a sinker or the engine that is stopped, is `fatal` or waits for its next try."""
+    """Start a worker, a sinker or the engine that is stopped, is `fatal` or waits to restart."""
 
     name: str = param("a worker, a sinker or `engine`")
 

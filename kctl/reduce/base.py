@@ -48,7 +48,7 @@ class Answer(Generic[R]):
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """The group's state and how many members it has, including other clients."""
+    """A group's state and number of members, as the brokers report them."""
 
     state: str
     """Kafka's words: `stable`, `preparing_rebalance`, `completing_rebalance`, `empty`, `dead`, ..."""

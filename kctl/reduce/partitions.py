@@ -1,8 +1,9 @@
-"""Merges the fleet's partitions from agents' rows and the brokers' columns.
+"""Merges what agents and brokers report about the fleet's partitions.
 
 Agents report who reads a partition. If two agents claim it, the higher generation wins. If the generations are equal,
 the newer offsets win. Progress comes from the newest offsets, whether an agent or the brokers reported them. An
-attached application reports no generation. Its partitions usually form their own group, listed after the fleet's.
+attached application's rows follow the fleet's as a separate group, except for partitions that only the application
+uses.
 """
 
 from collections.abc import Iterable, Sequence
@@ -58,7 +59,7 @@ def _claims(
     for answer in per_sender(answers):
         for row in answer.result.rows:
             key, claim = (row.topic, row.partition), (row, answer)
-            if row.generation is None:
+            if row.generation is None:  # reported by an attached application
                 of_no_group.append(claim)
             elif (claimed := claims.get(key)) is None or _strength(claim) > _strength(claimed):
                 claims[key] = claim

@@ -1,6 +1,6 @@
 """Keeps the partitions of groups in columns, and makes rows on demand. Pure.
 
-With 100,000 partitions, objects would cost more time per collection than all computations with them.
+Creating 100,000 row objects takes longer than all computations with their values.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ _RENAMED = {"current_offset": "committed", "kafka_max_offset": "end", "remaining
 
 
 class Names:
-    """The partitions of each group, in order. Immutable."""
+    """The sorted partitions of each group: they name the rows of `PartitionColumns`. Immutable."""
 
     def __init__(self, groups: Mapping[str, Sequence[Partition]]) -> None:
-        """`groups` has the partitions of each group, sorted."""
         self.groups = tuple(groups)
         self.of_groups = tuple(groups.values())
         self.begins = [0, *accumulate(map(len, self.of_groups))]
@@ -68,7 +67,7 @@ class Names:
         return zip(self.spread(np.array(self.groups, np.object_)).tolist(), self.keys, strict=True)
 
     def is_of(self, groups: Mapping[str, Sequence[Partition]]) -> bool:
-        """Whether these names were made from the sequences in `groups`. Compares no partitions."""
+        """Whether these names were made from the sequences in `groups`, compared by identity."""
         return (*groups,) == self.groups and all(map(is_, self.of_groups, groups.values()))
 
     def moved_from(self, old: Names) -> Rows:
@@ -103,8 +102,8 @@ def _no_offsets() -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """The partitions of one collection. An unknown value is `ABSENT`, NaN or None. A column is None if all its values
-    are unknown."""
+    """Values of partitions, one column per field. An unknown value is `ABSENT`, NaN or None. If a column is None, all
+    its values are unknown."""
 
     names: Names = field(default_factory=lambda: Names({"": ()}))
     now: float = 0.0
@@ -210,9 +209,9 @@ class PartitionColumns:
 
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
-    """Returns the offsets from which lag is counted: the committed offset or, without a commit, the log start (policy
-    `earliest`), the position (`latest`, if given) or `ABSENT`."""
-    first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
+    """Returns the offsets from which lag is counted: the committed offsets. Without a commit, lag counts from `start`
+    (policy `earliest`) or from `position` (other policies), if known."""
+    first = start if reset is ResetPolicy.EARLIEST else position
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 
 

@@ -6,8 +6,8 @@ from msgspec import Struct
 
 
 class HostRow(Struct, frozen=True):
-    """A host. Its `state` is `here` (the host that answers), `present`, `silent` (a group member that does not answer),
-    `gone`, `leaving` or `refused`."""
+    """A host. Its `state` is `here` (the host that answers), `present`, `silent` (a member of the masters' group that
+    does not answer), `gone`, `leaving` or `refused`."""
 
     name: str
     state: str

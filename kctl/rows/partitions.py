@@ -12,7 +12,7 @@ from kctl_agent.replies.fields import TopicPartition
 
 
 class ResetPolicy(StrEnum):
-    """The reset policy of a group without a commit: Kafka's `auto.offset.reset`."""
+    """Where a group without a committed offset starts: Kafka's `auto.offset.reset`."""
 
     EARLIEST = "earliest"
     LATEST = "latest"
@@ -76,7 +76,7 @@ class WorstPartition(Struct, frozen=True):
 
 
 class LagGlance(Struct, frozen=True):
-    """A summary of the last collection's lag."""
+    """A short summary of a fleet's lag."""
 
     unknown: int
     """Partitions whose lag is not known."""

@@ -64,7 +64,7 @@ class Verdict(Finding, frozen=True):
 
     @property
     def own_work(self) -> Finding:
-        """The gravest finding, not counting partitions that no host reads."""
+        """The gravest finding except `UNOWNED` (partitions that no host reads)."""
         own = (each for each in (self.main, *self.also) if each.about != UNOWNED)
         return next(own, Finding(Level.OK, "fleet", f"this host does its work; {self.reason}", self.since))
 

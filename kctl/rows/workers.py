@@ -20,7 +20,7 @@ NOT_GROUP_MEMBERS = frozenset({"sinker", "engine"})  # kinds of processes that o
 
 
 class AgentState(StrEnum):
-    """The activities that a worker, a sinker or an attached application of this release reports."""
+    """The activities that workers, sinkers and attached applications report. Other releases may add activities."""
 
     STARTING = "starting"
     JOINING = "joining"
@@ -124,7 +124,7 @@ def with_statuses(rows: Iterable[WorkerRow], statuses: Iterable[WorkerStatus]) -
 
 
 class MemberRow(Struct, frozen=True):
-    """A worker's membership in its consumer group. Ids are None before the worker has joined."""
+    """A worker's membership in its consumer group. `member_id` and `generation` are None until the worker joins."""
 
     member_id: str | None
     worker: str

@@ -32,8 +32,8 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender":
 
 
 class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "result"}):
-    """A reply from an agent or master. `error` is set if and only if `ok` is false. `complete` is always true in an
-    agent's reply."""
+    """A reply from an agent or master. `error` is set if and only if `ok` is false. `complete` is false if `failed` has
+    entries."""
 
     ok: bool
     id: str | None = None
@@ -80,7 +80,7 @@ def reply_of(payload: bytes | bytearray) -> Reply:
 def call(socket_path: Path, request: Request, timeout_seconds: float) -> Reply:
     """Sends one request and returns the reply, even an error reply. `timeout_seconds` covers connecting, sending and
     receiving. Raises NoSocketFile, NobodyListening, SocketNotPermitted, AgentTimeout, AgentUnreachable (the connection
-    broke) or WireError (not a frame, or too large)."""
+    broke) or WireError (a malformed or too large frame)."""
     deadline = time.monotonic() + timeout_seconds
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
         try:

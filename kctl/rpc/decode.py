@@ -1,5 +1,5 @@
-"""Decodes results to the types that they were made from. Ignores unknown fields, because an agent may be newer. Error
-messages name the bad field without its value.
+"""Decodes the JSON of results into their types. Ignores unknown fields, because an agent may be newer. Error messages
+name the bad field without its value.
 
 Decoding 10,000 partitions takes 6.5 ms of CPU time, but 22 ms via dicts (2 cores, 2026-11-25).
 """

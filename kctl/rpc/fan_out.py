@@ -21,7 +21,7 @@ _BACKLOG_RETRY_SECONDS = 0.005
 
 
 class AgentConnection(asyncio.Protocol):
-    """A persistent connection to an agent. Requests are pipelined. If the connection ends, all pending ones fail."""
+    """A persistent connection to an agent. Requests are pipelined. If the connection ends, pending requests fail."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None
@@ -128,8 +128,8 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """An agent that did not answer. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's error
-    code."""
+    """An agent that returned no result. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's
+    error code."""
 
     sender: str
     code: str
@@ -183,7 +183,7 @@ class AgentPool:
         return await connection.send(frame, request_id)
 
     def close(self) -> None:
-        """Closes all connections. The loop finishes closing in its next round."""
+        """Closes all connections. The event loop finishes this in its next iteration."""
         for connection in self._connections.values():
             connection.close()
         self._connections.clear()
@@ -202,8 +202,8 @@ async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
     """Sends a request to all `targets` (name -> socket) and collects replies until `deadline`, in the running loop's
-    time. The request must be repeatable: if a kept connection was dead, it is sent again. Raises FrameTooLarge if the
-    parameters do not fit."""
+    time. The request must be repeatable: it is sent again if a pooled connection has broken. Raises FrameTooLarge if
+    the parameters do not fit."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
     request_id = f"{next(pool.ids):x}"  # one for all, because it must be unique only on each connection

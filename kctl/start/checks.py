@@ -1,4 +1,4 @@
-"""What `kctl start` checks and prepares before it starts a process. A failed check raises an error of one sentence."""
+"""What `kctl start` checks and prepares before it starts a process."""
 
 import asyncio
 import contextlib
@@ -38,8 +38,8 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def own_run_dir(run_dir: Path) -> Iterator[None]:
-    """Locks `run_dir` and creates it if needed. At the end, removes the lock file, and after an error also a folder
-    that it created. Raises RunDirUnusable or AlreadyRunning."""
+    """Locks `run_dir`, and creates it if needed. Removes the lock file at the end. After an error, also removes
+    `run_dir` if it was new and is empty. Raises RunDirUnusable or AlreadyRunning."""
     is_new = not run_dir.exists()
     try:
         paths.prepare_run_dir(run_dir)
@@ -64,8 +64,8 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
-    """Locks `data_dir`: a starting worker clears its scratch folder there, which another fleet's worker might use.
-    Raises RunDirUnusable, or AlreadyRunning if another run_dir's master has the lock, or if its processes still run."""
+    """Locks `data_dir`, because two fleets with the same data_dir would clear each other's scratch folders. Raises
+    RunDirUnusable. Raises AlreadyRunning if a master of another run_dir, or a process that it left, still runs."""
     path = data_dir / "data.lock"
     former = Path(_holder(path)[1])
     try:
@@ -82,8 +82,7 @@ def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
 
 
 def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlError]:
-    """Yields each error that would end `kctl start` before it contacts a broker. `timeout_seconds` limits the import of
-    the handler."""
+    """Runs checks that need no broker, and yields each error. `timeout_seconds` limits the import of the handler."""
     attempts: tuple[Callable[[], object], ...] = (
         _check_kernel,
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
@@ -131,7 +130,7 @@ def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
 
 
 async def find_jars(config: Config) -> list[Path]:
-    """Returns the jars of Spark's connector. Raises JavaMissing, JarsMissing."""
+    """Returns the jars to add to Spark. Raises JavaMissing, JarsMissing."""
     require_pyspark()
     await asyncio.to_thread(java_command)
     if not config.spark.jars:
@@ -150,10 +149,10 @@ def _check_jars(config: Config) -> None:
 async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
-    """Waits for the end of processes left by a killed master, and kills them after `timeout_seconds`. If a process
-    survives SIGKILL, the returned dict has its session id, and the caller must not start a process of that name yet.
-    Returns {} when `stop` is set. Raises AlreadyRunning if a name belongs to a process that no master of this run_dir
-    has started."""
+    """Waits until the processes `names` of a killed master end, and kills them after `timeout_seconds`. Returns name ->
+    session id for processes that survive SIGKILL. The caller must not start processes of these names yet. Returns {}
+    when `stop` is set. Raises AlreadyRunning if a name belongs to a process that no master of this run_dir has
+    started."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -190,8 +189,8 @@ async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> b
 
 
 def make_folders(config: Config) -> None:
-    """Creates the fleet's folders, and warns if others can access them. Also creates a local table's folders if their
-    parent is shared, like /tmp, because another user could create them first. Raises RunDirUnusable."""
+    """Creates the fleet's folders, and warns if others can access them. If a local table's parent folder is shared,
+    like /tmp, also creates the table's folders, before another user can. Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -207,8 +206,8 @@ def make_folders(config: Config) -> None:
 
 
 def check_folders(config: Config) -> dict[Path, int]:
-    """Returns the modes of existing folders that workers write to, except a table's parent if it is shared, like /tmp.
-    Raises RunDirUnusable if a folder belongs to another user, or if all users can write to it."""
+    """Returns the modes of existing folders that workers write to. Skips a shared parent folder of a table, such as
+    /tmp. Raises RunDirUnusable if a folder belongs to another user, or if all users can write to it."""
     table = table_folder(config)
     shared = ("storage.uri", table.parent) if table is not None and _is_shared(table.parent) else None
     modes: dict[Path, int] = {}

@@ -1,4 +1,4 @@
-"""`kctl exporter`: polls, judges and serves all groups of some clusters until it is stopped."""
+"""`kctl exporter`: reads and judges the groups of some clusters, and serves the results over HTTP."""
 
 import asyncio
 import contextlib
@@ -25,8 +25,8 @@ log = logging.getLogger(__name__)
 
 
 def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
-    """Runs the exporter until SIGTERM or SIGINT. Returns 0 after an orderly stop, or 1 if a part failed. SIGHUP calls
-    `reread`, which may raise ConfigError. The caller sets up logging. Raises StartError or ConfigError."""
+    """Runs the exporter until SIGTERM or SIGINT. Returns 0 after an orderly stop, or 1 if a part failed. SIGHUP reloads
+    with `reread`, whose ConfigError is only logged. The caller sets up logging. Raises StartError or ConfigError."""
     os.umask(PRIVATE)
     return asyncio.run(_run(config, reread))
 

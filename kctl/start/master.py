@@ -1,7 +1,6 @@
 """Starts a master, runs it until it is stopped, and stops its parts in order.
 
-The master first stops the workers, while the socket still reports progress. After that it stops HTTP and the socket. If
-a task fails, the master ends with exit code 1.
+The master stops the workers first. HTTP and `master.sock` still answer until the workers have ended.
 """
 
 import asyncio
@@ -40,11 +39,12 @@ def run(
     worker_command: Sequence[str] = WORKER_COMMAND,
     reread: Callable[[], Config] | None = None,
 ) -> int:
-    """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop, or 1 if a second signal cut the
-    stop short, a process survived SIGKILL, a task failed, or a process is fatal and `workers.on_fatal` is `exit`.
+    """Runs the fleet until SIGTERM or SIGINT. Returns 0 after an orderly stop. Returns 1 if a task failed, a process
+    survived SIGKILL, or a process became fatal while `workers.on_fatal` was `exit`.
 
-    The caller sets up logging. A second signal kills the remaining processes. SIGHUP reloads, by default from
-    `config_path` and the environment. Raises StartError or ConfigError before anything starts.
+    The caller sets up logging. A second signal kills the remaining processes, and the result is 1. SIGHUP reloads the
+    configuration, by default from `config_path` and the environment. Raises StartError or ConfigError before anything
+    starts.
     """
     os.umask(PRIVATE)
     again = reread or (lambda: load(config_path, os.environ))
@@ -185,7 +185,7 @@ class Master:
 
 @contextlib.contextmanager
 def announced(config: Config, config_path: Path, http_url: str) -> Iterator[None]:
-    """Writes master.json and registers the fleet. Undoes both at the end. Raises RunDirUnusable."""
+    """Writes master.json and adds the fleet to the user's registry. Undoes both at the end. Raises RunDirUnusable."""
     path = config.fleet.run_dir / fleets.ABOUT_NAME
     about = {
         "pid": os.getpid(),

@@ -41,7 +41,7 @@ _STOP = (signal.SIGTERM, signal.SIGINT)
 
 
 class StopSignals:
-    """Signals as events. The first SIGTERM or SIGINT sets `stop`, the second sets `now`, and SIGHUP sets `reload`."""
+    """Events set by signals: `stop` by the first SIGTERM or SIGINT, `now` by the second, and `reload` by SIGHUP."""
 
     def __init__(self) -> None:
         self.stop = asyncio.Event()

@@ -79,7 +79,7 @@ class Assessments(Sequence[Assessment]):
         return [STATUSES[number] for number in self.status.tolist()]
 
     def reason_of_all(self, rows: Rows) -> str:
-        """Returns the reason of the first of `rows`, but with numbers of messages summed over all `rows`."""
+        """Returns the reason of the first row. Numbers of messages in the reason are sums over all `rows`."""
         places = rows + self._rows.start if isinstance(self._rows, range) else self._rows[rows]
         return self._reason(int(places[0]), places)
 
@@ -116,7 +116,8 @@ def _known(value: float) -> float | None:
 def of_groups(assessments: Assessments, begins: Sequence[int], name_of: Callable[[int], str]) -> list[Assessment]:
     """Returns an assessment of each group, with the status of the group's worst partition.
 
-    Group N has the partitions from `begins[N]` to `begins[N + 1]`. `name_of` returns a partition's name by its number.
+    Group N has the partitions from `begins[N]` to `begins[N + 1]`. `name_of` returns a partition's name by its index in
+    `assessments`.
     """
     bounds = np.asarray(begins, np.intp)
     has_any = np.flatnonzero(bounds[1:] > bounds[:-1])
@@ -170,7 +171,7 @@ def _median(values: Reals) -> float:
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
     """Returns the greatest known time lag of the partitions that this host judges, or 0 if other hosts judge
-    all. Returns None without partitions, or if some lags are unknown and the others are 0."""
+    all. Returns None without partitions, or if a lag is unknown and no known lag is above 0."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]

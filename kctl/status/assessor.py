@@ -1,4 +1,4 @@
-"""Keeps observations of partitions, and judges all partitions at each collection. Pure."""
+"""Keeps observations of partitions. Judges all partitions at each collection of offsets. Pure."""
 
 from collections.abc import Callable
 
@@ -14,8 +14,9 @@ from kctl.status.words import NUMBERS, Status
 
 
 class Processed:
-    """For each partition, the timestamp of the last record that its worker stored. The worker reports a
-    committed offset and a position with it. The timestamp is valid while the latest commit is between these."""
+    """For each partition, the timestamp of the last record that its worker stored. The worker reports the timestamp
+    with its position. The timestamp becomes invalid if the committed offset rises above this position, or falls below
+    its value at that report."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -35,7 +36,7 @@ class Processed:
             setattr(self, name, chosen)
 
     def add(self, timestamp: Reals, position: Ints, committed: Ints) -> None:
-        """Adds the workers' reports. Without a report, a partition keeps its earlier timestamp while that is valid."""
+        """Adds the workers' reports. A partition without a report keeps its timestamp while the timestamp is valid."""
         is_reported = ~np.isnan(timestamp) & (position != ABSENT)
         at_most = np.where(committed == ABSENT, position, np.minimum(committed, position))
         is_agreed = (committed != ABSENT) & (self._committed <= committed) & (committed <= self._position)
@@ -48,7 +49,7 @@ def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, no
     """Returns the time lag of each partition: 0 without pending messages, NaN if unknown.
 
     The time lag is the smaller of two numbers: the age of the last stored record, and the time since the partition had
-    caught up. Timestamps in the future are ignored.
+    last caught up.
     """
     # If a message arrives after an hour of silence, the last record alone would give an hour. If kctl starts while
     # messages are pending, the time of catching up is not known.
@@ -58,7 +59,7 @@ def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, no
 
 
 class Assessor:
-    """Judges the partitions of groups. Not thread-safe. Forgets partitions that disappear."""
+    """Judges the partitions of groups. Not thread-safe. Forgets partitions that `assess` no longer gets."""
 
     def __init__(self, rules: StatusRules, allowed_lag_of: Callable[[str], int] = lambda _: 0) -> None:
         """`allowed_lag_of` takes a group's name and returns the lag that is not reported as a problem."""

@@ -1,7 +1,7 @@
 """The history of many partitions in a time window, with bounded memory. Pure.
 
-Times are the caller's monotonic seconds. All values are in columns, so that one pass over 100,000 partitions takes a
-few hundred NumPy operations. An unknown time is NaN, and an unknown offset is `ABSENT`.
+Times are the caller's monotonic seconds. Values are in columns, which are NumPy arrays over all partitions. An unknown
+time is NaN, and an unknown offset is `ABSENT`.
 """
 
 from enum import IntEnum
@@ -116,11 +116,11 @@ class History:
         self.moved_at[rows] = committed_at
 
     def add(self, new: SeenOffsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
-        """Adds the latest known offsets, ignores older ones, and forgets observations older than `keep_seconds`.
+        """Adds known offsets newer than the newest observation. Forgets observations older than `keep_seconds`.
 
-        A lag up to `allowed_lag` does not count as pending. If the log end and the commit are now below the old commit,
-        the log was recreated, so old observations are dropped. If only the end went back, as after a change of leader,
-        the log was truncated, so observed ends are lowered to the new end.
+        A lag up to `allowed_lag` does not count as pending. If the new log end and the new commit are both below the
+        old commit, the log was recreated, so old observations are dropped. Any other fall of the log end, as after a
+        change of leader, is a truncation, so observed ends are lowered to the new end.
         """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
         every = whole(rows, len(is_known))
@@ -150,7 +150,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Restarts the silence of excused partitions (such as paused ones), because no commit was expected."""
+        """Sets `waiting_since` of excused partitions (such as paused ones) to `newest.at`: no commit was expected."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 
@@ -163,7 +163,7 @@ class History:
     def caught_up_at(self) -> Reals:
         """Returns when the log end was last at or below the committed offset, or NaN if unknown.
 
-        All pending messages have arrived since. A time before the oldest observation is estimated from the pace of
+        All pending messages have arrived since then. A time before the oldest observation is estimated from the pace of
         arrivals.
         """
         first_at, first_end = self.rows.at[0], self.rows.end[0]

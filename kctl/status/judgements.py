@@ -76,7 +76,7 @@ class Judgements:
                 column[rows] = values
 
     def reason(self, row: int, owner: Owner, rows: Rows | None = None) -> str:
-        """Returns the reason of `row` in words. With `rows`, which include `row`, it counts all their messages."""
+        """Returns the reason of `row` in words. If you pass `rows`, the reason counts the messages of all `rows`."""
         reason, case = JudgementReason(int(self._reason[row])), _Case(self, row, owner)
         if rows is not None:
             alike = rows[self._reason[rows] == reason]
@@ -220,10 +220,10 @@ class Hysteresis:
         self._better_since = rearranged(self._better_since, rows, np.nan)
 
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
-        """Updates `status` to the judged statuses. Returns whether and why each partition keeps its old one.
+        """Updates `status`. Returns a `Held` for each partition: whether and why its old status stays.
 
-        `unknown` and `elsewhere` replace trouble (`warn` and worse) at once, and a better status replaces it after
-        `hold_seconds`. Without recent observations (`is_blind`), only `elsewhere` replaces trouble.
+        `unknown` and `elsewhere` replace trouble (`warn` and worse) at once. Other better statuses replace trouble only
+        after `hold_seconds`. Without recent observations (`is_blind`), only `elsewhere` ends trouble.
         """
         held = np.zeros(len(judged), np.int8)
         is_here = judged != NUMBERS[Status.ELSEWHERE]

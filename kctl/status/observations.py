@@ -1,6 +1,7 @@
 """Observed offsets of many partitions over time. Each partition has a window of 16 rows. Pure.
 
-The rows are in columns: with an object per row, the garbage collector would repeatedly scan millions of objects.
+Rows are stored in NumPy arrays: with an object per row, the garbage collector would repeatedly scan millions of
+objects.
 """
 
 from typing import Any
@@ -19,11 +20,11 @@ Numbers = NDArray[np.int8]  # row numbers, one for each partition
 
 
 class Observations:
-    """The observations of `size` partitions, oldest first. Times and log ends of a partition never fall.
+    """The observations of `size` partitions, oldest first. From row to row, times and log ends never fall.
 
-    A full window drops the row for which the time between its neighbours is shortest relative to the row's age. So a
-    window can cover the last seconds closely and still reach back an hour. Columns are read-only. A partition uses the
-    first `count` of `WINDOW` rows.
+    If a window is full, `add` drops a row, preferably an old one that is close to its neighbours. So a window can cover
+    the last seconds closely and still reach back an hour. Columns are read-only. A partition uses the first `count` of
+    `WINDOW` rows.
     """
 
     at: Reals
@@ -51,7 +52,7 @@ class Observations:
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
         """Adds a row, observed at `at` (seconds), to each partition. Set `is_same` where the newest row has the same
-        `committed` and `end`, and `is_end_same` where it has the same `end`. Of equal rows in sequence, keeps only the
+        `committed` and `end`, and `is_end_same` where it has the same `end`. Of successive equal rows, keeps only the
         first and the last."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)

@@ -1,4 +1,4 @@
-"""The readers of partitions: `Owner` describes one, and `Owners` makes columns of all partitions."""
+"""The readers of partitions: `Owner` describes the reader of one partition, and `Owners` those of many, in columns."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Owner:
 
 
 class Owners:
-    """The owner of each of many partitions. Immutable. NaN means unknown."""
+    """The owner of each of many partitions. Immutable."""
 
     def __init__(self, owners: Sequence[Owner], numbers: Rows) -> None:
         """`numbers` has each partition's index into `owners`."""
@@ -70,7 +70,7 @@ class Owners:
 
     @property
     def has_no_members(self) -> Bools:
-        """Whether the group is known to have no members."""
+        """Whether each partition's group is known to have no members."""
         return self._flags([each.members == 0 for each in self._owners])
 
     @property

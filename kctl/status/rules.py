@@ -1,8 +1,8 @@
 """The rules for partitions: pure functions of observations in a time window. docs/status.md has the reasons.
 
-The idea is Burrow's, but micro-batches commit in jumps. So the rules compare the lag after one commit with the lag
-after the next. How long messages may wait for a commit depends on the trigger interval, the length of batches and
-earlier waits. A rule judges all partitions at once, because judging 100,000 one by one takes a thousand times as long.
+Micro-batches commit in jumps, so the rules compare the lag only right after commits. How long messages may wait for a
+commit depends on the trigger interval, the length of batches and earlier waits. A rule judges all partitions at once,
+because judging 100,000 one by one takes a thousand times as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -66,7 +66,7 @@ def cycle_seconds(seen: History, owners: Owners) -> Reals:
 
 
 def span_seconds(cycle: Reals, rules: StatusRules) -> Reals:
-    """Returns the window's length: `window_seconds`, or longer to cover several cycles, but at most a day."""
+    """Returns the window's length: `window_seconds`, or several times `cycle` (up to a day) if that is longer."""
     return np.maximum(rules.window_seconds, np.minimum(_CYCLES_OF_A_WINDOW * cycle, _LONGEST_WINDOW_SECONDS))
 
 

@@ -30,7 +30,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """Returns the age of the storage's oldest unhandled message: 0 without one (as in a table), None if unknown."""
+    """Returns the age of the storage's oldest unhandled message: 0 for a table or if there is none, None if unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -52,8 +52,8 @@ def limit_seconds(configured: float, cycle_seconds: float) -> float:
 class UnhandledTrend:
     """Judges the age of the oldest unhandled message over time.
 
-    The age grows by a second per second, and drops with each commit. So the trend compares only the lowest ages of
-    windows, each as long as a cycle.
+    The age grows by a second per second, and drops with each commit. So the trend follows the lowest age of each
+    window. A window is as long as a cycle.
     """
 
     def __init__(self, hold_seconds: float) -> None:
@@ -70,7 +70,7 @@ class UnhandledTrend:
         """Judges the age `seconds` at `now` (monotonic). If the age is unknown (None), `is_late` stays unchanged.
 
         `is_late` becomes false once the age has been below the limit, or falling, for `hold_seconds`. If the age is
-        less than a window's length below the limit, `_NEAR_WINDOWS` windows must also pass.
+        below the limit by less than a window's length, `is_late` stays true for at least `_NEAR_WINDOWS` windows.
         """
         if seconds is None:
             self._last = Unhandled(None, limit, self._last.is_late)

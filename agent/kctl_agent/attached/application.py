@@ -1,7 +1,7 @@
 """`kctl_agent.attach`: shows how far a PySpark application has read, without changing its behaviour.
 
-Polls Spark every second, because a listener would need a port in the application, and Spark drops the events of a slow
-listener (sparkMeasure #7). Needs PySpark 3.4 or newer and kafka-python.
+Polls Spark every second. A Spark listener would need a port in the application, and would miss events if it was slow
+(sparkMeasure #7). Needs PySpark 3.4 or newer and kafka-python.
 """
 
 import atexit
@@ -52,7 +52,7 @@ class _Query:
 
 
 class Queries:
-    """The state of queries, from Spark's progress reports. Any field of a report may be missing. For one thread."""
+    """The state of queries, from Spark's progress reports. Any field of a report may be missing. Not thread-safe."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -107,7 +107,7 @@ class Queries:
         return is_new
 
     def positions(self) -> dict[Partition, int]:
-        """Returns where the last finished batch ended. If queries share a partition, the lowest of their offsets."""
+        """Returns how far finished batches have read. If queries share a partition, takes the lowest offset."""
         merged: dict[Partition, int] = {}
         for query in (each for id_, each in self._queries.items() if id_ not in self._elsewhere):
             for partition, offset in query.positions.items():

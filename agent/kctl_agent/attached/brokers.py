@@ -57,7 +57,7 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
     """Returns the ids of the queries that read another cluster than `own`, a list of servers. Lists that share a server
-    mean one cluster. If all have the same list, returns set(): `own` may name that cluster by other addresses."""
+    belong to one cluster. If all queries have the same list, assumes that `own` has other addresses of that cluster."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()
@@ -115,7 +115,7 @@ _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 
 class ShadowGroup:
     """A consumer group without members. kctl commits to it how far an application has read, so that ordinary tools can
-    show the lag. For one thread."""
+    show the lag. Not thread-safe."""
 
     def __init__(self, admin: Any, group: str) -> None:
         self._admin = admin
@@ -124,8 +124,8 @@ class ShadowGroup:
         self._all_since = time.monotonic()
 
     def commit(self, positions: Mapping[Partition, int]) -> dict[Partition, int] | None:
-        """Commits changed positions and returns all committed offsets. If the group has members, only returns None.
-        Raises KafkaError."""
+        """Commits changed positions and returns all committed offsets. If the group has members, returns None and does
+        not commit. Raises KafkaError."""
         from kafka.errors import KafkaError
 
         try:

@@ -1,4 +1,4 @@
-"""Reads log offsets, even if some leaders do not answer. kafka-python's admin client fails if one partition fails."""
+"""Reads log offsets, even if some leaders do not answer. kafka-python's admin client would return no offsets."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ QUESTION_SECONDS = 20.0
 def answered_offsets(
     admin: Any, partitions: Collection[TopicPartition], spec: Any, isolation_level: str = "read_uncommitted"
 ) -> tuple[dict[TopicPartition, Any], dict[TopicPartition, str]]:
-    """Returns the offsets of partitions, and the reason for each partition without one. Asks for all partitions at
-    once. If this fails, asks per leader, and then per partition. Blocks. Raises KafkaError if it gets no offset."""
+    """Returns the partitions' offsets, and the reasons for missing offsets. Asks for all partitions at once. If this
+    fails, asks per leader, and then per partition. Blocks. Raises KafkaError if all partitions fail."""
     from kafka.errors import KafkaError
 
     try:

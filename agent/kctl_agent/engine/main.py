@@ -50,7 +50,7 @@ class _Guest:
 
 
 class Guests:
-    """The workers that use the engine's JVM. For the main thread."""
+    """The workers that use the engine's JVM. Main thread only."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark: Any = spark
@@ -61,7 +61,8 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Opens a gateway for a worker, and closes that of its former process. Raises OSError, OverflowError."""
+        """Opens a gateway for a worker's process, and closes the gateway of that worker's previous process. Raises
+        OSError or OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)
@@ -165,8 +166,6 @@ _END_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True)
 class EngineSettings(ProcessSettings):
-    """The settings of an engine. Pauses do not apply, because an engine reads no partitions."""
-
     spark: SparkSettings
     orphan_seconds: float
 
@@ -175,6 +174,7 @@ def parse(line: str) -> EngineSettings:
     with fitting("engine"):
         given = decoded(line)
         spark = SparkSettings.of(given["spark"], given["name"], given["scratch_dir"])
+        # An engine reads no partitions, so pauses do not apply.
         return EngineSettings(**{**given, "spark": spark, "paused": ()})
 
 
@@ -208,17 +208,18 @@ class Engine:
         self._master = os.getppid()
         self._is_stop_requested = False
         self._spark: SparkSession | None = None
+        self._guests: Guests | None = None  # kept, because their ports must stay reserved while Spark stops
         self._count_at = 0.0
 
     def stop(self) -> None:
-        """Asks the engine to stop, from a signal handler or any thread."""
+        """Requests a stop. Any thread or signal handler may call this."""
         self._is_stop_requested = True
 
     def run(self) -> None:
         """Serves workers until `stop`, on the main thread. If the JVM ends, raises an error of PySpark or Py4J."""
         self._spark = session(self._settings.spark)
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # PySpark would have it cancel all jobs
-        guests = Guests(self._spark)
+        guests = self._guests = Guests(self._spark)
         self._stats.enter("running")
         try:
             while not self._is_stop_requested:

@@ -17,12 +17,12 @@ def opened(kind: Any, **settings: Any) -> Any:
 
 
 def forget_coordinators(admin: Any) -> None:
-    """Forgets known coordinators. Call this after a failed request: `KafkaAdminClient` keeps a dead one for ever."""
+    """Forgets coordinators. Call this after a failed request, because `KafkaAdminClient` keeps dead coordinators."""
     admin._manager.cluster._coordinators.clear()  # noqa: SLF001 - see above
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """Resumes a join that kafka-python can forget if it takes longer than a poll. Call this before each poll."""
+    """Resumes a group join that outlasts a poll, because kafka-python can forget it. Call this before each poll."""
     from kafka.coordinator.base import MemberState
 
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask

@@ -30,7 +30,7 @@ _ADVICE: Final = (
 
 
 def describe(error: BaseException, what: str, servers: str) -> str:
-    """Describes in one sentence that `what` failed, why, at which bootstrap `servers`, and what to do."""
+    """Returns a sentence: `what` (such as `offsets cannot be committed`), bootstrap `servers`, reason and advice."""
     classes = {each.__name__ for each in type(error).__mro__}
     if not classes.isdisjoint(_TIMEOUTS):
         where = f"the Kafka brokers at {servers}"

@@ -12,7 +12,7 @@ def token_in(path: Path) -> str:
 
 
 class Security(NamedTuple):
-    """How clients connect to brokers. Paths are absolute, because executors read the files. `repr` hides secrets."""
+    """How clients connect to brokers. Paths are absolute. `repr` hides secrets."""
 
     protocol: str = "PLAINTEXT"
     ca_file: str | None = None
@@ -72,8 +72,8 @@ _MODULES = "org.apache.kafka.common.security"
 
 
 def spark_options(security: Security) -> dict[str, str]:
-    """Returns options of Spark's Java client. They contain key and certificate as text, because the client
-    cannot read them from two files (KIP-651). The client never logs these texts."""
+    """Returns options of Spark's Java client. They contain the key and certificate as text, because the client
+    accepts only one file for both (KIP-651). The client never logs them."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

@@ -1,5 +1,5 @@
-"""Starts a kctl process with settings from the first line of stdin. The log and the agent's socket start before
-anything that may hang. The log ends with the reason for the exit.
+"""Starts a kctl process with settings from the first line of stdin. The log and the agent's socket start first,
+because later steps may hang. The log ends with the reason for the exit.
 
 Exit codes:
 - 0: stopped as requested
@@ -42,7 +42,7 @@ class BootstrapError(AgentError, code="bootstrap_failed"):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSettings:
-    """The first line of stdin, validated by the control plane."""
+    """Settings from stdin, which the control plane has already validated."""
 
     name: str
     run_dir: Path
@@ -60,7 +60,8 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Starts the agent, runs `serve` and returns its exit code, or EX_CONFIG or 1 after an error."""
+    """Starts the agent, runs `serve` and returns its exit code. After an error, returns EX_CONFIG, or 1 if a restart
+    may help."""
     sys.setswitchinterval(0.0005)  # while the agent waits; Python's default of 5 ms was the agent's p99
     os.umask(0o077)  # only this user may read files of the process, of Spark and of the user's handler
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C
@@ -112,7 +113,8 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def loaded(setting: str, name: str, folder: Path | None) -> Any:
-    """Imports the user's `module:attribute`, from `folder` first. Calls it if it is a class. Raises BootstrapError."""
+    """Imports `name`, a `module:attribute`. Searches `folder` first. If the attribute is a class, returns an instance.
+    Raises BootstrapError."""
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     module, _, attribute = name.partition(":")

@@ -1,4 +1,4 @@
-"""One deadline for everything that a thread waits for, because a group evicts a member that does not poll in time."""
+"""One deadline for all that a thread does between two polls. A consumer group evicts a member that polls too late."""
 
 import threading
 import time
@@ -25,6 +25,7 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether a step may begin: at least `seconds` are left, or at least half of the time given to `begin`."""
+    """Returns whether `seconds` are left for a step. In the first half of the time given to `begin`, any step may
+    begin."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

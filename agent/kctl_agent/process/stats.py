@@ -28,7 +28,7 @@ _RATE_WINDOW_SECONDS = 10.0
 
 
 class ProcessStats(ABC):
-    """State, troubles and events of a process. For any thread."""
+    """State, troubles and events of a process. Thread-safe."""
 
     usual_states: frozenset[str] = frozenset()
     """Changes between these states are logged at DEBUG only."""
@@ -76,8 +76,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records that a part, such as `count`, fails. Snapshots report `why` at once if `is_grave`, otherwise after
-        `GRACE_SECONDS`, until `works` is called for this part."""
+        """Records that a part, such as `count`, fails. Snapshots report `why` after `GRACE_SECONDS`, or at once if
+        `is_grave`. They stop when `works` is called for this part."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)
@@ -157,7 +157,7 @@ class ProcessStats(ABC):
 
 
 class StoringStats(ProcessStats):
-    """Adds the storage's counts. A separate thread counts, so if the storage hangs, snapshots show an older count."""
+    """Adds the storage's counts. A separate thread reads them. If the storage hangs, snapshots show old counts."""
 
     def __init__(self, name: str, server: AgentServer, storage: OffsetStore, inbox: Inbox) -> None:
         super().__init__(name, server, inbox)

@@ -16,10 +16,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 class StopRequest:
-    """A flag that signal handlers and threads may set. With a `threading.Event`, a signal handler could deadlock with
-    the `wait` that it interrupts."""
+    """A flag that signal handlers and threads may set."""
 
     def __init__(self) -> None:
+        # Not an Event: its `set` in a signal handler deadlocks if the interrupted `wait` holds the event's lock.
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._writer, False)
         self.is_asked = False
@@ -40,7 +40,7 @@ class StopRequest:
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Calls `stop`, in another thread or a signal handler, when the master is gone or at SIGTERM. Main thread only."""
+    """Calls `stop` at SIGTERM and when the master ends, perhaps in another thread. Call this in the main thread."""
     faulthandler.enable(all_threads=True)  # the master sends SIGABRT to a hung process
     signal.signal(signal.SIGTERM, lambda *_: stop())
     parent = os.getppid()

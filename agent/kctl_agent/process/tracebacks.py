@@ -44,7 +44,7 @@ def place_of(error: BaseException) -> str:
 
 
 def indented(sentence: str, trace: str) -> str:
-    """Joins a sentence and a trace. Indents the trace, so that a log reader does not take its lines for entries."""
+    """Joins a sentence and a trace. Indents the trace, so that its lines do not look like log entries."""
     return "\n    ".join([sentence, *trace.splitlines()])
 
 

@@ -1,4 +1,4 @@
-"""The troubles of a process: outages and errors, at most one for each part. Callers pass the time."""
+"""The troubles of a process: outages and errors, at most one for each `part`, such as `commit`."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -44,7 +44,7 @@ class Troubles:
         return self._of.pop(part, None) is not None
 
     def waiting_for(self) -> WaitingFor | None:
-        """Returns the engine's outage, because it may have caused the others, or else the oldest outage."""
+        """Returns the engine's outage, which may have caused the other outages. Without one, returns the oldest."""
         first = self._first_outage()
         return None if first is None or first.outside is None else WaitingFor(first.outside, first.why, first.at)
 
@@ -53,7 +53,7 @@ class Troubles:
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """Returns the error to show: an outage if there is one, because it may have caused the other errors."""
+        """Returns the error to show. Prefers an outage, because an outage may have caused the other errors."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

@@ -9,7 +9,7 @@ from kctl_agent.replies.fields import age, optional, value
 
 @dataclass(frozen=True, slots=True)
 class TableReply:
-    """The table of mode `lake`."""
+    """The Delta table of a storage with mode `lake`."""
 
     version: int | None = value(
         "kctl_table_version",
@@ -50,8 +50,9 @@ class RecentDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """A storage's messages by state, and its size. For several storages, `free_bytes` is the lowest value, and ages are
-    the highest. Each other number is the sum, or None if one value is unknown."""
+    """A storage's messages by state, and its size. If a fleet has several storages, `free_bytes` is the lowest value,
+    and `oldest_seconds` and `age_seconds` are the highest. Each other number of messages or bytes is the sum, or None
+    unless all are known."""
 
     storage: str | None = optional()
     """Identity of the storage, equal for workers that share it; None for several."""

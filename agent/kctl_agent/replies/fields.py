@@ -27,8 +27,8 @@ class FieldMetric(NamedTuple):
 
 
 def value(*metric: Any, is_limit: bool = False, **shown: Any) -> Any:
-    """Declares a field. `metric` has the arguments of `FieldMetric`. `shown` has, for example, the field's `column`
-    in `kctl rpc workers -o wide`, and its `digits` after the decimal point."""
+    """Declares a field. `metric` has the arguments of `FieldMetric`. `shown` becomes the field's metadata, such as
+    its `column` in `kctl rpc workers -o wide`, and its `digits` after the decimal point."""
     if metric:
         shown["metric"] = FieldMetric(*metric)._replace(is_limit=is_limit)
     return field(default=None, metadata=shown)

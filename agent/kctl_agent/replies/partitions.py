@@ -39,8 +39,8 @@ class PartitionsReply:
 def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
-    """Returns the lag from the committed offset to the end, or None if an offset is unknown. Without a commit, the lag
-    counts from the log start if `reset` is `earliest`, otherwise from the position."""
+    """Returns the lag from the committed offset to the end. Without a committed offset, the lag counts from the log
+    start if `reset` is `earliest`, otherwise from the position. Returns None if one of the two offsets is unknown."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position
@@ -58,7 +58,7 @@ class BrokerMetadata:
 
 @dataclass(frozen=True, slots=True)
 class BrokersReply:
-    """All brokers that the client knows."""
+    """All brokers that a worker's Kafka client knows."""
 
     rows: tuple[BrokerMetadata, ...] = ()
 

@@ -1,6 +1,6 @@
 """The questions to a fleet, declared once for agents (`getXxx`), the master (`onXxx`), HTTP and `kctl rpc`.
 
-Questions change nothing. A Question has import paths of types and functions, so a command imports only what it needs.
+Questions change nothing. A Question names types and functions by import path, so a CLI command imports only its own.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _REDUCERS = "kctl.reduce.base"
 
 
 class Question(NamedTuple):
-    """A question, and how the master combines the replies. Without a `reducer`, its answer has the rows of all replies,
-    but only the newest of rows with the same `key`."""
+    """A question, and how the master combines the replies. Without a `reducer`, the master joins the rows of all
+    replies. If several rows have the same `key`, it keeps only the newest."""
 
     title: str
     summary: str

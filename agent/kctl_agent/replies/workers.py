@@ -28,7 +28,7 @@ class WaitingFor:
 
 @dataclass(frozen=True, slots=True)
 class UnreadPartition:
-    """A partition that cannot be read. `offset` is the first unreadable record, or None if no record can be read."""
+    """A partition whose record at `offset` cannot be read. If `offset` is None, no record can be read."""
 
     topic: str
     partition: int
@@ -147,7 +147,7 @@ class CommitStats:
 
 @dataclass(frozen=True, slots=True)
 class WorkerReply:
-    """A process's report on itself. For a sinker, a batch is a call of its handler and rows are messages."""
+    """A process's report on itself. In a sinker's report, batches are calls of the handler, and rows are messages."""
 
     name: str = ""
     kind: str | None = None

@@ -1,7 +1,8 @@
 """The commands of an agent: name, answer function, and what `describe` shows of each.
 
-An agent answers a question from the last snapshot, and adds the snapshot's age to all ages. It accepts an operation at
-once, and another thread runs it. `operation` returns the outcome, and `cancel` drops an operation that has not begun.
+An agent answers a question from the last snapshot, and adds the snapshot's age to all ages in the answer. It accepts
+an operation at once, and the main thread runs it. The command `operation` returns the outcome, and `cancel` drops an
+operation that has not begun.
 """
 
 from __future__ import annotations
@@ -152,7 +153,7 @@ _UNTIL: Final = Param(
 
 
 class AgentOperation:
-    """An operation: a frozen dataclass whose fields are the parameters. `describe` shows the docstring's first line."""
+    """The base of operations. A subclass's fields are the parameters. `describe` shows its docstring's first line."""
 
     __slots__ = ()
     rpc: ClassVar[str]
@@ -163,7 +164,7 @@ class AgentOperation:
 
 @dataclass(frozen=True, slots=True)
 class PauseScopes(AgentOperation):
-    """Pause these scopes and read everything else, until the next `pause`. Without scopes, resume."""
+    """Until the next `pause`, pause these scopes and read everything else. Without scopes, resume everything."""
 
     rpc: ClassVar = "pause"
     scopes: list[JsonObject] = param("topic, partition, by, since; a null topic pauses everything")
@@ -174,7 +175,7 @@ class PauseScopes(AgentOperation):
 
 @dataclass(frozen=True, slots=True)
 class SeekPartition(AgentOperation):
-    """Move a partition's offset in the group and the storage, and continue reading there."""
+    """Move a partition's committed offset and stored offset, and continue reading there."""
 
     rpc: ClassVar = "seek"
     topic: str = param("its topic")

@@ -39,7 +39,7 @@ def _camel(rpc: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A question or an operation. `deadline_ms` counts from when it is sent."""
+    """A question or an operation. `deadline_ms` counts from when the request is sent."""
 
     role: Role
     rpc: str
@@ -121,7 +121,7 @@ def readable_id(frame: JsonObject) -> str | None:
 
 
 def is_plain_number(value: object) -> bool:
-    """Returns False for NaN, infinities and numbers above 64 bits, and True for any other value."""
+    """Returns False for NaN, infinities and numbers beyond 64 bits, and True for all else, even strings."""
     return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
 
 

@@ -1,6 +1,6 @@
-"""Operations on a running process. The agent's thread accepts them, and the thread that owns the work executes them.
+"""Operations on a running process. The agent's thread accepts them, and the main thread executes them.
 
-So the agent's thread never uses a consumer, a Spark session or a storage. Callers ask for the outcome later, by id.
+The agent's thread never uses a consumer, a Spark session or a storage. Callers ask for the outcome later, by id.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Inbox:
         self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Runs `first` and, unless it raises, accepts an operation. Ignores ids accepted or cancelled before."""
+        """Runs `first`, and accepts an operation unless `first` raises. Ignores an id accepted or cancelled before."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -110,7 +110,7 @@ class Inbox:
             return self._dropped(operation)
 
     def begin(self, operation: AcceptedOperation) -> Outcome | None:
-        """Marks an operation as running, or returns its outcome if it was cancelled or is too late."""
+        """Marks an operation as running. If it was cancelled or has timed out, returns its outcome instead."""
         with self._lock:
             dropped = self._dropped(operation)
             if dropped is None:

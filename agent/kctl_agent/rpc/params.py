@@ -23,7 +23,7 @@ _NAMES: Final = {"str": "string", "int": "integer", "float": "number", "bool": "
 
 
 def param(summary: str, *, default: Any = MISSING, **facts: Any) -> Any:
-    """Declares a parameter. Without `default`, it is required. `facts`: `least`, `most`, and how the CLI shows it."""
+    """Declares a parameter. Without `default`, it is required. `facts`: bounds (`least`, `most`) and CLI options."""
     return field(default=default, metadata={"summary": summary, **facts})
 
 

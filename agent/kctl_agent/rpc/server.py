@@ -1,7 +1,7 @@
 """The agent's socket, served by one daemon thread.
 
-It also runs in users' applications. So it needs only the standard library, does not fork, and does not change signal
-handlers or the umask.
+The thread also runs in users' applications. So this module needs only the standard library, does not fork, and does
+not change signal handlers or the umask.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own ide
 
 class AcceptedConnection:
     """An accepted socket, whose replies are sent in the order of requests. The server drops it if `on_event` returns
-    False, or at `deadline` (monotonic). Buffers at most one incomplete request, the requests of one
-    `recv`, and replies of `_BATCH_BYTES` plus one reply."""
+    False, or at `deadline` (monotonic). Buffers at most one incomplete request and the requests of one
+    `recv`. Adds no reply once `_BATCH_BYTES` of replies are buffered."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_server", "_waiting", "deadline", "fd", "socket")
 
@@ -57,7 +57,7 @@ class AcceptedConnection:
         self._peer_is_done = False
 
     def on_event(self, mask: int, now: float) -> bool:
-        """Reads or writes what is ready. Returns False if the connection is over. Raises OSError if the peer left."""
+        """Reads or writes what is ready. Returns False to drop the connection. Raises OSError if the peer left."""
         if mask & OUT:
             return self._flush(now)
         if self._out:  # not writable while a reply is pending: a hang-up
@@ -163,9 +163,9 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 
 @dataclass(eq=False, repr=False)
 class AgentServer:
-    """The server of an agent. A request must be complete `frame_timeout_seconds` after its first byte. A reply must not
-    stall for longer than this time. The server closes a silent connection after `idle_timeout_seconds`. Above
-    `max_connections`, it answers `busy`."""
+    """The server of an agent. It drops a connection if a request is incomplete `frame_timeout_seconds` after its first
+    byte, or if the peer reads nothing of a reply for that long. It drops an idle connection after
+    `idle_timeout_seconds`. Above `max_connections`, it answers `busy`."""
 
     run_dir: Path
     name: str
@@ -190,7 +190,7 @@ class AgentServer:
         self._wake_fd: int
 
     def publish(self, snapshot: Snapshot) -> None:
-        """Replaces the snapshot by swapping one reference. For any thread."""
+        """Replaces the snapshot. Thread-safe."""
         self._dispatcher.snapshot = snapshot
 
     def start(self) -> None:
@@ -209,7 +209,7 @@ class AgentServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stops serving and removes the socket's file. Idempotent. For any thread except the server's."""
+        """Stops serving and removes the socket's file. Idempotent. Must not be called by the server's thread."""
         with _FORK_LOCK:
             thread = self._thread
             if thread is None:  # never started, or inherited by a fork

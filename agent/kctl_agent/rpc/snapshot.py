@@ -1,4 +1,4 @@
-"""The immutable snapshot of a process. The process publishes it, and its agent answers from it within microseconds."""
+"""The immutable snapshot that a process publishes, and from which its agent answers questions."""
 
 from dataclasses import dataclass
 from typing import TypeVar

@@ -1,5 +1,5 @@
-"""Encodes and decodes frames, without a socket or a clock. A frame is a 4-byte unsigned big-endian length, followed by
-that many bytes of UTF-8 JSON. The JSON is one object (docs/protocol.md)."""
+"""Encodes and decodes frames. A frame is a 4-byte unsigned big-endian length, followed by that many bytes of UTF-8
+JSON. The JSON is one object (docs/protocol.md)."""
 
 import json
 import struct
@@ -18,7 +18,7 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Encodes a frame as escaped ASCII, which allows lone surrogates. Raises FrameTooLarge, BadPayload, TypeError."""
+    """Encodes a frame as ASCII with escapes, even of lone surrogates. Raises FrameTooLarge, BadPayload, TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -40,7 +40,7 @@ def frame_of(text: str, limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
 
 
 class FrameDecoder(Generic[_T]):
-    """Splits the bytes of one connection into frames. For one thread."""
+    """Splits the bytes of one connection into frames. Not thread-safe."""
 
     __slots__ = ("_buffer", "_limit_bytes", "_parse", "error")
 
@@ -55,7 +55,7 @@ class FrameDecoder(Generic[_T]):
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Returns the frames that `data` completes. Raises BadPayload, or FrameTooLarge before the body is read."""
+        """Returns the frames that `data` completes. Raises BadPayload. Raises FrameTooLarge before the body arrives."""
         if self.error is not None:
             raise self.error
         size = len(data)

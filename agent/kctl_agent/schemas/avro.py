@@ -22,7 +22,7 @@ NAMED = ("record", "error", "enum", "fixed")
 
 def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[str, str]:
     """Returns the JSON of a schema with its references inlined, and the schema's name. `referenced` has the texts of
-    the references. Each text follows the texts that it refers to. Raises Undecodable."""
+    the referenced schemas, each after the schemas that it refers to. Raises Undecodable."""
     try:
         names: dict[str, Any] = {}
         for each in referenced:

@@ -20,7 +20,7 @@ class Decoded(NamedTuple):
 
 
 class Decoder:
-    """Decodes keys and values. For any thread."""
+    """Decodes keys and values. Thread-safe."""
 
     def __init__(self, formats: Formats) -> None:
         self.formats = formats
@@ -34,8 +34,8 @@ class Decoder:
         return self._decoded(self.formats.key, data, headers, KEY_HEADER)
 
     def document(self, name: str, data: bytes | None, headers: Headers) -> dict[str, Any]:
-        """Returns fields for display. If `name` is `value`, these are `value_decoded` and `value_schema`, or
-        `value_error`. Returns {} for a null or the format `bytes`."""
+        """Decodes `data` for display. If `name` is `value`, returns `value_decoded` and `value_schema`, or
+        `value_error`. Returns {} if `data` is None, or if the format is `bytes`."""
         form = self.formats.value if name == "value" else self.formats.key
         if data is None or form == "bytes":
             return {}

@@ -1,7 +1,7 @@
 """Confluent's framing, by which a key or value identifies its schema.
 
 A *prefix* is magic byte 0 and a 4-byte id, or magic byte 1 and a 16-byte GUID. The prefix precedes the payload, or is
-the value of the last header with a given name.
+the value of the last header named `__key_schema_id` or `__value_schema_id`.
 """
 
 from uuid import UUID

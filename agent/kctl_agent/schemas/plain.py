@@ -10,8 +10,8 @@ MOST_LEVELS = 200
 
 
 def plain(value: Any, levels: int = MOST_LEVELS) -> Any:
-    """Converts a value to JSON types. Bytes become Latin-1 text, as in Avro's own JSON. Values of other types become
-    text. Raises Undecodable for a lone surrogate, or for too many levels."""
+    """Converts a value to JSON types. Bytes become Latin-1 text, as in Avro's own JSON. Values without a JSON type,
+    such as dates and NaN, become text. Raises Undecodable for a lone surrogate, or for too many levels."""
     if not levels:
         raise Undecodable(f"BadRecord: more than {MOST_LEVELS} levels cannot be shown")
     if isinstance(value, dict):

@@ -1,6 +1,6 @@
 """A client of a schema registry with Confluent's API. Gets a schema by id or GUID, or the newest of a subject.
 
-Schemas found by id or GUID never change, so the client caches them. Threads that ask for the same one share a request.
+Schemas found by id or GUID never change, so the client caches them.
 """
 
 import json
@@ -38,7 +38,7 @@ UNKNOWN = (40401, 40402, 40403)
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """A schema. `text` is its Avro JSON, with references inlined. `label` is its name in messages, such as `id 7`."""
+    """An Avro schema. `text` is JSON, with references inlined. `label` names the schema in errors, like `id 7`."""
 
     text: str
     name: str
@@ -98,7 +98,7 @@ class Registry:
             except BaseException as error:
                 del self._found[key]  # an error is not cached
                 own.set_exception(error)
-        return future.result()  # other threads with this key wait here
+        return future.result()  # other threads with this key wait here, so they share one request
 
     def _get(self, path: str) -> dict[str, Any]:
         until, why = self._unknown.get(path, (0.0, ""))

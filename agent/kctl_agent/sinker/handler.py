@@ -40,7 +40,7 @@ class HandlerError(AgentError, code="handler_failed"):
 
 
 class FailureLog:
-    """Logs every failure, but each kind of traceback at most once a minute. Any thread may use it."""
+    """Logs every failure, but the same traceback at most once a minute. Any thread may use it."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log
@@ -64,6 +64,7 @@ class FailureLog:
 
 
 def _kind(trace: str) -> str:
+    # Tracebacks count as the same if they have the same code lines and exception type.
     lines = trace.splitlines()
     places = [line for line in lines if line.lstrip(" |+").startswith('File "')]
     return "\n".join([*places, lines[-1].partition(":")[0]])

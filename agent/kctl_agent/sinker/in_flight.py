@@ -3,8 +3,9 @@
 Two rules keep a poison message from harming its neighbours:
 
 - *A shared failure is not blamed on a message.* If a call with several messages fails, all are retried, even after
-  `max_tries`. A message can become a dead letter only if it failed alone, or if the handler returned False or a reason.
-- *Retries are handled one by one.* If one message makes a batch fail, each neighbour is delivered only one more time.
+  `max_tries`. A message can become a dead letter only if it failed alone, or if the handler returned False or a reason
+  for it.
+- *Retries are handled one by one.* If one message makes a call fail, each neighbour is delivered only one more time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Ack = bool | str  # a handler's result for a message: done, not done, or the rea
 
 
 class Final(str):
-    """A reason for failure that no retry can change, so the message becomes a dead letter at once."""
+    """Why a message failed, if no retry can help. The message becomes a dead letter at once."""
 
     __slots__ = ()
 
@@ -50,7 +51,7 @@ class InFlightClaim:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether the handler has not handled any message. If so, the claim can be released unchanged."""
+        """True until a handler call returns or fails. Until then, the claim can be released unchanged."""
         return not self.shared_error and all(ack is None for ack in self.acks)
 
 

@@ -1,4 +1,4 @@
-"""Calls the handler inside the batch, for mode `directly`. In other modes, the batch writes messages to a storage.
+"""Calls the handler inside a Spark batch, for mode `directly`. In other modes, the batch stores the messages.
 
 Spark's executors call the handler with up to `batch_size` messages. Failed messages are retried one by one until each
 is acknowledged or becomes a dead letter. After that, the stored offset moves past all messages of the call.
@@ -52,8 +52,8 @@ class HandlerSettings:
 
 class HandlingStorage(DirectlyStorage):
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        """Pass the settings of `DirectlyStorage`, and the fields of `HandlerSettings` as `handler`. To limit how many
-        tasks call the handler at once, also pass `slots` with `folder` and `count`."""
+        """`settings` has the settings of `DirectlyStorage`. Its key `handler` has the fields of `HandlerSettings`. Its
+        optional key `slots` has the arguments of `Slots`."""
         self.settings = dict(settings)
         given = settings["handler"]
         self.handler_settings = HandlerSettings(**{**given, "formats": Formats.of(given.get("formats"))})
@@ -193,7 +193,7 @@ _POLL_SECONDS = 0.02
 
 
 class Slots:
-    """Limits how many tasks of a worker call its handler at once, so that one slow handler cannot occupy the engine."""
+    """Limits how many tasks of a worker call its handler at once: an engine may run hundreds of these tasks."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"slot-{number}" for number in range(count)]

@@ -1,5 +1,5 @@
-"""The process of a sinker, `python -m kctl_agent.sinker`. If the master ends, stdin closes. Then the sinker stores the
-results of the claims that it has begun to handle, releases the others and exits."""
+"""The process of a sinker, `python -m kctl_agent.sinker`. If the master ends, the sinker stores the results of claims
+that it has begun to handle, releases its other claims, and exits."""
 
 import logging
 import os

@@ -41,8 +41,8 @@ class Journal:
     """A file with the progress of a claim whose messages are handled one by one. If the sinker dies, its successor sees
     which messages are done, and which message may have killed the sinker.
 
-    The first line is the claim as JSON. After it, one byte is written when a message begins and one when it ends. Space
-    for these bytes is allocated with the claim, so they can be written even if the disk is full.
+    The first line is the claim as JSON. Two bytes per message follow: the sinker writes one before it calls the
+    handler, and one for the result.
     """
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class Journal:
         self.clear()
         line = _line(claim)
         self._file = open(os.open(self._path, _WRITE, 0o600), "wb", buffering=0)  # noqa: SIM115 - until `clear`
-        try:
+        try:  # the bytes of `begin` and `end` can then be written even if the disk is full
             os.posix_fallocate(self._file.fileno(), 0, len(line) + 2 * len(claim.messages))
         except OSError as error:
             error.filename = str(self._path)
@@ -173,7 +173,7 @@ class Sinker:
         self._in_flight: list[InFlightClaim] = []
 
     def run(self) -> None:
-        """Runs until a stop request. Then settles begun claims and releases the others. Main thread only."""
+        """Runs until a stop request. Then releases untouched claims and settles the others. Main thread only."""
         with suppress(Stopped):
             self._tidy_up()
             self._handle_all()
@@ -203,7 +203,8 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """After `call` timed out, settles begun claims, releases others and returns the error. Watchdog thread only."""
+        """After `call` timed out, releases untouched claims and settles the others. Returns the time-out error's text.
+        Watchdog thread only."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)

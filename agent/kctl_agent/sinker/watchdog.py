@@ -56,7 +56,7 @@ class Watchdog:
             self._in_flight.discard(claimed)
 
     def renew_due(self) -> None:
-        """Renews leases that are due. Call it before each handler call: a frozen process may have lost leases."""
+        """Renews due leases. Call it before each handler call, to notice leases lost while the process was frozen."""
         with self._lock:
             now = time.monotonic()
             for claimed in [each for each in self._in_flight if each.renew_at <= now]:
@@ -64,7 +64,7 @@ class Watchdog:
 
     @contextmanager
     def calling(self, call: Sequence[Part]) -> Iterator[None]:
-        """Limits the time of a handler call. After a call that took too long, waits until the process ends."""
+        """Limits the time of a handler call. After a time-out, blocks until the process ends."""
         with self._lock:
             self._call, self._deadline = call, time.monotonic() + self._timeout_seconds
         try:

@@ -1,7 +1,7 @@
-"""An archive of Spark's loaded and verified classes, with which a worker starts in two thirds of the time.
+"""An archive of Spark's loaded and verified classes, which cuts a worker's start time by a third.
 
-This is Java's class data sharing (JEP 350). A JVM ignores an archive of another Java or of other jars. Run `python -m
-kctl_agent.spark.class_archive` once for each Python environment to make its archive (150 MB).
+This is Java's class data sharing (JEP 350). A JVM ignores an archive made by another Java or with other jars. Run
+`python -m kctl_agent.spark.class_archive` once for each Python environment to make its archive (150 MB).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Returns Java options that load the archive at its recorded address. By default, newer Java versions choose
-    another address (JDK-8294323), and patching the archive for it takes 0.1 s."""
+    """Returns Java options that load the archive at its recorded memory address."""
+    # By default, newer Java versions choose another address (JDK-8294323). Adapting the archive to it takes 0.1 s.
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
 
@@ -53,8 +53,8 @@ def is_private(path: Path) -> bool:
 
 @contextmanager
 def recording(path: Path, kept: int) -> Iterator[Path]:
-    """Yields a temporary path for a JVM's archive. Then moves the archive to `path`, and deletes all but the `kept`
-    newest archives with the same name up to `-`. Raises OSError, and RuntimeError if the JVM wrote no archive."""
+    """Yields a temporary path for a JVM's archive. Then moves the archive to `path`, such as `spark-1.jsa`, and keeps
+    only the `kept` newest `spark-*.jsa`. Raises OSError, and RuntimeError if the JVM wrote no archive."""
     with TemporaryDirectory(prefix=".record-", dir=path.parent, ignore_cleanup_errors=True) as folder:
         fresh = Path(folder, path.name)
         yield fresh

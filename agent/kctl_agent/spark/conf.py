@@ -1,5 +1,4 @@
-"""The settings and the properties of a Spark driver. Spark gets the properties in a file, because every user can read a
-command line."""
+"""The settings of a Spark driver, and the Spark properties made from them."""
 
 from __future__ import annotations
 
@@ -123,6 +122,7 @@ def is_local(spark_master: str) -> bool:
 @contextmanager
 def properties_file(conf: Mapping[str, str], folder: Path) -> Iterator[Path]:
     """Writes the properties into a file that only this user can read, and deletes it afterwards. Raises OSError."""
+    # Spark also accepts properties on its command line, but every user can read that.
     descriptor, name = tempfile.mkstemp(prefix="spark-conf-", dir=folder)  # 0600
     try:
         with open(descriptor, "w", encoding="ascii") as file:
@@ -196,8 +196,8 @@ def _escaped(text: str) -> str:
 
 
 def limit_kept_consumers(session: SparkSession, topics: Collection[int]) -> str | None:
-    """Limits how many consumers Spark keeps. `topics` has the number of partitions of each topic. Returns a warning if
-    Spark cannot keep a consumer for each partition. Call it before the first batch."""
+    """Sets how many Kafka consumers Spark keeps between batches. Returns a warning if the heap is too small for one
+    consumer per partition. `topics` has the number of partitions of each topic. Call it before the first batch."""
     context = session.sparkContext
     if not is_local(context.master):
         return None

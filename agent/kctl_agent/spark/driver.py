@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 class DriverLost(AgentError, code="driver_lost"):
-    """The engine whose driver a worker uses has ended or hangs. The worker waits for the next engine."""
+    """A worker's engine has ended or hangs. The worker waits for the next engine."""
 
 
 class ApplicationEnded(AgentError, code="application_ended"):
@@ -58,7 +58,7 @@ class Driver(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Ends the driver if it belongs to this process, or disconnects from the engine."""
+        """Ends the driver if it belongs to this process. Otherwise disconnects from the engine."""
 
 
 class OwnDriver(Driver):

@@ -75,7 +75,7 @@ class OwnGateways:
 
 
 def launched() -> Any:
-    """Starts a JVM and returns PySpark's gateway to it, which only this user can reach. Main thread only."""
+    """Starts a JVM that only this user can reach, and returns PySpark's gateway to it. Main thread only."""
     from pyspark.java_gateway import launch_gateway
 
     first = launch_gateway()
@@ -106,15 +106,16 @@ class Gateway:
 
     def connect(self) -> Any:
         """Connects and returns Py4J's client. Main thread only. Each Python thread has its own JVM thread. Spark calls
-        of a `foreachBatch` function use the query's thread, job group and pool, and end when the query is stopped."""
+        from a `foreachBatch` function run in the query's JVM thread, with its job group and pool, and end when the
+        query is stopped."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)
 
 
 class GatewayRequest:
-    """Asks the engine for a gateway over its agent socket, so that port and token appear in no file, command line or
-    environment. `poll` returns the gateway or why there is none yet, without waiting. For one thread."""
+    """Uses the engine's agent socket to ask for a gateway, so that port and token appear in no file, command line or
+    environment. `poll` returns the gateway, or why there is none yet. For one thread."""
 
     def __init__(self, run_dir: Path, name: str) -> None:
         self._path = socket_path(run_dir, ENGINE_NAME)
@@ -146,8 +147,8 @@ class GatewayRequest:
 
 
 def ask(path: Path, rpc: str, params: JsonObject, timeout_seconds: float) -> JsonObject:
-    """Sends command `rpc` to the agent at this socket and returns the result. Raises OSError after a
-    time-out, CommandFailed for the agent's errors, and WireError for a malformed reply."""
+    """Sends command `rpc` to the agent at socket `path` and returns the result. Raises OSError if the agent does not
+    answer, CommandFailed for the agent's errors, and WireError for a malformed reply."""
     request = Request(
         Role.MASTER, rpc, wire_method(rpc), params=params, deadline_ms=max(int(timeout_seconds * 1000), 1)
     )

@@ -1,4 +1,4 @@
-"""Secures Py4J's calls and callbacks, and ends a call at its thread's deadline.
+"""Secures Py4J's calls and callbacks, and ends a call at the calling thread's `process.deadline`.
 
 - Callbacks (`foreachBatch`, listeners): PySpark listens on a loopback port, where any user could call its registered
   objects. So the JVM must present a token. Py4J reads a line of any length before it checks the token, so connections
@@ -27,8 +27,7 @@ _LEAST_SECONDS = 0.05
 def authenticate(gateway: Any, port: int = 0) -> None:
     """Makes callback connections prove that they come from this gateway's JVM. Call it before the first callback.
 
-    PySpark listens on `port` (0: any). By SO_REUSEPORT, another process of this user can listen too, and keep the port
-    when this process ends. Raises Py4J's errors.
+    PySpark listens on `port` (0: any), which the engine may have reserved. Raises Py4J's errors.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(32)
@@ -97,8 +96,8 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
 
 @cache
 def guard_connections() -> None:
-    """Makes Py4J's calls fail like a broken connection when their thread's deadline passes. Before Py4J sends its
-    token, also rejects a JVM port that another user owns."""
+    """Makes a Py4J call fail like a broken connection at the calling thread's deadline. Before Py4J sends its token,
+    checks that this user owns the JVM's port."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

@@ -74,8 +74,8 @@ def session(settings: SparkSettings) -> SparkSession:
 
 
 def serve_this_user(accumulators: TCPServer) -> None:
-    """Makes Spark's accumulator server reject other users' connections. A silent connection would block this server,
-    and so Spark's scheduler."""
+    """Makes Spark's accumulator server reject other users' connections. A connection that sends nothing would block
+    the server, and with it Spark's scheduler."""
     accumulators.verify_request = lambda peer, _: is_own(peer)  # type: ignore[method-assign, assignment, arg-type]
 
 
@@ -93,7 +93,7 @@ def _submitting(properties: Path) -> AbstractContextManager[None]:
 
 
 def lost_jvm(error: BaseException) -> str | None:
-    """Returns how the JVM ended, or that it hangs, if this caused `error`. Py4J reports only a broken connection."""
+    """Returns how the JVM ended, or that it hangs, if this caused `error`. Otherwise returns None."""
     from py4j.protocol import Py4JError
     from pyspark import SparkContext
 
@@ -121,7 +121,7 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of a killed driver. The caller must own the agent socket: then no driver uses the files."""
+    """Removes the files of a killed driver. The caller must own the agent socket, so no running driver uses them."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

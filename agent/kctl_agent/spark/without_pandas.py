@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def convert_without_pandas() -> None:
-    """Replaces PySpark 4.2's converters of NumPy values, which import pandas by `pyspark.testing.utils`. Call it before
-    the first Py4J call. It is idempotent."""
+    """Replaces PySpark 4.2's NumPy converters, because they import `pyspark.testing.utils`, which imports pandas. Call
+    it before the first Py4J call. It is idempotent."""
     from py4j.protocol import INPUT_CONVERTER
     from pyspark.sql.types import NumpyArrayConverter, NumpyScalarConverter
 

@@ -54,7 +54,7 @@ def given_up(
 def requeued(
     dead_letters: Iterable[DeadLetter], block_messages: int, block_bytes: int, codec: str
 ) -> tuple[list[Block], list[str]]:
-    """Packs readable dead letters into blocks in offset order. Also returns these dead letters' ids."""
+    """Packs readable dead letters into blocks in offset order. Also returns the ids of the packed dead letters."""
     ids, found = [], []
     for dead_letter in dead_letters:
         with suppress(BadBlock):
@@ -83,7 +83,7 @@ def _incarnation(pair: tuple[Block, Message]) -> tuple[str, int, str]:
 def opened(
     leased: Iterable[tuple[str, int, Block]], owner: str, token: str, at: float
 ) -> tuple[list[Claim], dict[str, DeadLetter]]:
-    """Returns claims of the readable blocks, and a dead letter of each damaged block by the block's id."""
+    """Returns a claim for each readable block, and a dead letter for each damaged block, keyed by block id."""
     claims, bad = [], {}
     for id_, tries, block in leased:
         try:

@@ -3,25 +3,25 @@
 For the workers that put messages:
 
 - **The stored offset decides.** One transaction writes messages *and* moves stored offsets. Messages below the stored
-  offset are skipped, so retried tasks and overlapping owners store no message twice. A chunk that starts above the
-  stored offset is rejected, because messages would be lost.
-- **Only `init_offsets` moves a stored offset backwards** and gives it a new version. A put that was planned on another
-  version is rejected, so a frozen worker cannot interfere with the next owner.
-- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a table keeps stored offsets for
-  several groups and clusters.
-- **Durable once the writer is closed.** Commit offsets to Kafka only after that. What `stored_offsets` returns is
-  durable.
+  offset are skipped, so a retried task or a partition's former owner stores no message twice. A chunk that starts above
+  the stored offset is rejected, because messages would be lost.
+- **Only `init_offsets` moves a stored offset backwards.** It also increases the offset's `version`. A put planned with
+  the old version is rejected, so a frozen worker cannot interfere with the partition's next owner.
+- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a Delta table can keep stored
+  offsets of several groups and clusters.
+- **Durable once the writer is closed.** Commit offsets to Kafka only after that. `stored_offsets` returns only durable
+  offsets.
 
 For the sinkers that claim messages:
 
-- **At least once, normally once.** A block has one owner at a time. It is delivered again only if its lease expired or
-  was released, or if some of its messages failed.
+- **At least once, normally once.** A block is leased to one sinker at a time. The block is delivered again only if the
+  lease ended before `settle`, or if some messages failed.
 - **The lease decides.** If the lease is lost, `settle` does not change the storage. An expired lease stays valid until
   the next `claim` or `requeue_stuck` ends it.
-- **A message is always in one place.** One transaction removes it, keeps it for a retry, or moves it to the dead
-  letters. There it replaces an older dead letter of this message.
-- **Order.** Without failures, a partition's blocks are delivered in offset order. Retried blocks precede later puts.
-  With `ordered`, a partition delivers no block while an earlier one is leased or delayed.
+- **A message is always in one place.** One transaction removes it, keeps it for a retry, or makes it a dead letter. A
+  new dead letter replaces an older one of the same message.
+- **Order.** Without failures, a partition's blocks are delivered in offset order. Retried blocks are delivered before
+  newer ones. With `ordered`, no block is delivered while an earlier block of its partition is leased or delayed.
 - **Time never goes back.** Setting the wall clock does not change leases and delays.
 - **Damage stays local.** An unreadable block becomes a dead letter with its bytes.
 """
@@ -81,12 +81,11 @@ class StorageMisconfigured(StorageUnusable, code="storage_misconfigured", retria
 
 
 class TableRefused(StorageError, code="table_refused"):
-    """kctl cannot write this Delta table, or cannot write these columns. The error names the feature, version or
-    column."""
+    """kctl cannot write to this Delta table, or cannot write the batch's columns to it. The error names the cause."""
 
 
 class RowRefused(TableRefused, code="row_refused"):
-    """A row has a value that a Delta table cannot have. The error names the column."""
+    """A value by which a Delta table is partitioned is too long for a folder name. The error names the column."""
 
 
 class OffsetStore(ABC):
@@ -107,31 +106,32 @@ class OffsetStore(ABC):
 
     @abstractmethod
     def bind(self, owner: Binding, *, take_over: bool = False) -> str:
-        """Ties this storage to `owner` and returns the storage's random id. If it has another owner, raises OtherGroup,
-        or with `take_over` replaces that owner.
+        """Ties this storage to `owner` and returns the storage's random id. If the storage has another owner, raises
+        OtherGroup, or with `take_over` replaces that owner.
 
-        A copied storage keeps its id, and an emptied one gets a new id. In a table, `owner` selects the stored offsets
-        that other methods use. These methods raise StorageUnusable before `bind`.
+        A copied storage keeps its id. A storage that lost its data gets a new id. A Delta table accepts any owner. Its
+        methods that need an owner raise StorageUnusable before `bind`.
         """
 
     def moved_from(self) -> Binding | None:
-        """If a table has this group's stored offsets only for other clusters, returns a Binding to one of these.
-        Otherwise returns None."""
+        """If a table has stored offsets of this group, but only for other clusters, returns the Binding for
+        one of these clusters."""
         return None
 
     @abstractmethod
     def init_offsets(self, stored_offsets: Collection[StoredOffset], seen: StoredOffsets = NONE_STORED) -> None:
-        """Writes stored offsets, also lower ones, in one transaction, and gives each the next `version`. `seen` has
-        the stored offsets that the caller has read. If one has changed, raises StoredOffsetMoved and writes none."""
+        """Sets stored offsets, also to lower values, in one transaction, and gives each the next `version`. `seen` has
+        the stored offsets that the caller has read. If one has changed since, raises StoredOffsetMoved and sets none.
+        """
 
     @abstractmethod
     def advance_offsets(self, advances: Collection[Advance]) -> None:
-        """Moves stored offsets past offsets without messages, in one transaction. If it raises GapRefused,
+        """Moves stored offsets past ranges without messages, in one transaction. If it raises GapRefused,
         StoredOffsetMissing or StoredOffsetMoved, no stored offset was moved."""
 
     @abstractmethod
     def stats(self) -> StorageStats | TableStats:
-        """Returns the counts without reading messages: cheap enough for one call per second."""
+        """Returns message counts and free space. Reads no messages."""
 
     def expire_dead(self) -> int:
         return 0
@@ -183,7 +183,7 @@ class DeadLetterStore(ABC):
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
         """Counts dead letters by cause, most frequent cause first. With `hours`, each cause also has a count
-        for each of the last hours. Calls `progress(0)` repeatedly, which may raise to stop the count."""
+        for each of the last hours. May call `progress(0)` repeatedly."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
         """Counts the dead letters of the last five minutes. Raises StorageError, also if this takes more than 2 s."""
@@ -205,16 +205,16 @@ class DeadLetterStore(ABC):
     def remove_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Deletes dead letters, except requeued ones, and returns their number. Calls `progress` with the number so
-        far. If `progress` raises, no further ones are deleted. If `expect` is not the number of matching dead letters,
-        raises CountChanged and deletes none."""
+        """Deletes dead letters, except requeued ones, and returns the number deleted. Calls `progress` with the
+        number so far. If `progress` raises, the other dead letters stay. If `expect` is not the number of matching dead
+        letters, raises CountChanged and deletes none."""
 
     @abstractmethod
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters for sinkers, or for a worker that writes them to the table, and returns their number.
-        Damaged dead letters stay. Raises the errors of `remove_dead`, and StorageError in mode `directly`."""
+        """Requeues dead letters for sinkers, or in mode `lake` for a worker, and returns their number. Damaged dead
+        letters stay. Raises the errors of `remove_dead`, and StorageError if `storage.mode` is `directly`."""
 
     @abstractmethod
     def move_dead(
@@ -227,8 +227,8 @@ class DeadLetterStore(ABC):
         """Removes dead letters that `send` has stored elsewhere, and returns their number.
 
         `send` receives some dead letters at a time and returns the ones it has stored. After a crash, it may receive
-        some of them again. A dead letter that is requeued meanwhile may also be stored elsewhere. Damaged dead letters
-        stay. Otherwise like `remove_dead`.
+        some of them again. If a dead letter is requeued during the move, `send` may also have stored it. Damaged dead
+        letters stay. `expect` and `progress` are as in `remove_dead`.
         """
 
 
@@ -275,9 +275,9 @@ class Storage(OffsetStore, DeadLetterStore):
     def dead_letter(
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
-        """Stores messages as dead letters, even if they are not in the storage. With `advance`, the same transaction
-        moves the stored offset past them. If the stored offset is not `advance.start`, raises GapRefused,
-        StoredOffsetMissing or StoredOffsetMoved."""
+        """Stores messages that were not put, as dead letters. With `advance`, the same transaction moves the stored
+        offset past them. If the stored offset is not `advance.start`, raises GapRefused, StoredOffsetMissing or
+        StoredOffsetMoved."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
@@ -304,7 +304,7 @@ class Writer(ABC):
         self.close()
 
     def portions(self, chunks: Sequence[Chunk]) -> Iterator[Sequence[Chunk]]:
-        """Divides chunks into portions to put one after another. By default, all chunks are one portion."""
+        """Divides chunks into portions to put one after another."""
         yield chunks
 
     def put(self, chunk: Chunk) -> Put:
@@ -312,8 +312,9 @@ class Writer(ABC):
 
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Stores chunks, at most one per partition, and moves the stored offsets to their ends, in one transaction. If
-        it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, no message was stored."""
+        """Stores chunks, at most one per partition, and moves each stored offset to its chunk's end, in one
+        transaction. If it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, no message was
+        stored."""
 
     @abstractmethod
     def close(self) -> None:

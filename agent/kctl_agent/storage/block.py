@@ -5,12 +5,12 @@
 
 The CRC-32 covers all other bytes in order. The msgpack is a map {"o","t","k","v","h"}:
 
-- `o`: offsets as int64 little-endian bytes, or None if they have no gaps.
+- `o`: offsets as int64 little-endian bytes, or None if they have no gaps after `Block.first`.
 - `t`: Kafka timestamps in milliseconds as int64 bytes.
 - `k`, `v`: keys and values, each as a pair, or None if all are null. The pair has the lengths as int32 bytes (-1 for
   null) and all bytes joined.
-- `h`: headers, as `k`. The headers of a message are JSON, `[{"k": key, "v": base64}]`, or null without headers. A
-  header whose value is null has no `v`.
+- `h`: headers, encoded like `k`. The headers of a message are JSON, `[{"k": key, "v": base64}]`, or null without
+  headers. A header whose value is null has no `v`.
 
 Columns are built from whole Arrow buffers, which makes puts fast (benchmarks/pipeline.py).
 """
@@ -48,7 +48,7 @@ Bytes = bytes | memoryview
 
 
 class BadBlock(StorageError, code="bad_block"):
-    """The bytes are not a block or are damaged, or this release does not know their version or codec."""
+    """The bytes are not a block, are damaged, or have a version or codec that this release does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Yields runs of at most `size` messages and `most_bytes`. A larger message is a run of its own."""
+        """Yields parts of at most `size` messages and `most_bytes` bytes. A larger message is a part of its own."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:

@@ -35,7 +35,8 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns `error_class` if it names an exception. Otherwise returns a text without the user's reason."""
+    """Returns `error_class` if it names an exception. Otherwise returns a fixed text, because `error_class` may quote
+    a message."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:
@@ -64,6 +65,6 @@ def traceback_in(error: str) -> str | None:
 
 
 def innermost(frames: Iterable[tuple[str, int]]) -> str:
-    """Returns file and line of the last frame in the user's own code, or an empty text without such a frame."""
+    """Returns file and line of the last frame in the user's own code, or an empty text if there is none."""
     own = [(name, line) for name, line in frames if not any(part in name for part in _NOT_THE_USERS)]
     return f"{PurePath(own[-1][0]).name}:{own[-1][1]}" if own else ""

@@ -24,7 +24,8 @@ class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
 
 
 class StoredOffsetMoved(StorageError, code="stored_offset_moved", retriable=True):
-    """Another owner has set or moved the stored offset since the batch was planned. The worker plans again."""
+    """Another process has set or moved the stored offset since this process read it. The worker plans the batch
+    again."""
 
 
 class OtherGroup(StorageError, code="other_group"):
@@ -44,7 +45,7 @@ class _OfPartition:
 @dataclass(frozen=True, slots=True)
 class StoredOffset(_OfPartition):
     """A partition's stored offset. `next` is the first offset not stored. A changed `topic_id` (KIP-516) reveals a
-    recreated topic. `version` counts the writes by `init_offsets`, which may lower `next`."""
+    recreated topic. `version` counts the writes by `init_offsets`."""
 
     topic_id: str | None
     next: int
@@ -57,7 +58,7 @@ NONE_STORED: StoredOffsets = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Advance(_OfPartition):
-    """A move of a stored offset from `start` to `end`. The offsets in between have no messages to store."""
+    """A planned move of a stored offset from `start` to `end`."""
 
     version: int
     start: int
@@ -66,7 +67,7 @@ class Advance(_OfPartition):
 
 @dataclass(frozen=True, slots=True)
 class Binding:
-    """The owner of a storage, a group of one cluster. `cluster_id` is None if the brokers report no id."""
+    """The owner of a storage: a group of one cluster. `cluster_id` is None if the brokers report no id."""
 
     group: str
     cluster_id: str | None
@@ -86,7 +87,7 @@ class Binding:
 @dataclass(frozen=True, slots=True)
 class Chunk(_OfPartition):
     """Messages of a partition in offset order, from `start` to before `end`. The offsets may have gaps. `version` is
-    that of the stored offset when the batch was planned."""
+    the stored offset's version when the batch was planned."""
 
     topic_id: str | None
     start: int

@@ -74,7 +74,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterPage:
-    """A page of dead letters, oldest first. `next` is None on the last page. After a time-out, a page may be empty."""
+    """A page of dead letters, oldest first. `next` is None on the last page. An earlier page may be empty."""
 
     rows: list[DeadLetter]
     next: str | None
@@ -93,7 +93,7 @@ class DeadLetterGroup:
 
 
 class CountChanged(StorageError, code="count_changed"):
-    """The number of matching dead letters differs from the one that you saw. The error has the two numbers. Nothing was
+    """The number of matching dead letters differs from the expected number. The error has both numbers. Nothing was
     changed. List the dead letters again."""
 
     def __init__(self, expected: int, found: int) -> None:

@@ -31,7 +31,7 @@ class Kind:
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
     """Makes the storage of the settings without opening it. The result can be pickled. Raises StorageError if the mode
-    is unknown or its storage is a table."""
+    is unknown or `lake`."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])

@@ -64,7 +64,7 @@ class PartitionStats:
 @dataclass(frozen=True, slots=True)
 class StorageStats:
     """Counts of messages by state. `pending` can be claimed now, `processing` are leased, and `delayed` wait for a
-    retry. A block whose lease or delay has expired keeps its state until the next claim."""
+    retry. A block whose lease or delay has expired keeps its state until a sinker next claims messages."""
 
     pending: int
     processing: int
@@ -114,8 +114,8 @@ class TableStats:
 
 
 def why_full(stats: StorageStats | TableStats, share: float = 1.0) -> str | None:
-    """Returns why there is no room for a batch, or None if there is room. Workers that wait for room pass a `share`
-    below 1, which lowers the limits, so that they do not start and stop repeatedly."""
+    """Returns why there is no room for a batch, or None if there is room. `share` lowers the limits. A worker that
+    waits for room passes less than 1, so that it does not start and stop repeatedly."""
     if not isinstance(stats, TableStats) and (why := _why_queue_full(stats, share)) is not None:
         return why
     dead, limit = stats.dead, stats.limits.dead

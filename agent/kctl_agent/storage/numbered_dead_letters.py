@@ -1,5 +1,5 @@
-"""Dead letters with ascending numbers. A requeue, move or removal ignores dead letters that were stored after it began.
-Otherwise, a requeue would never end if each requeued message immediately became a dead letter again."""
+"""Dead letters, numbered as they are stored. A requeue, move or removal ignores dead letters that were stored after it
+began. Otherwise, a requeue would never end if each requeued message immediately became a dead letter again."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class NumberedDeadLetters(DeadLetterStore):
 
     @abstractmethod
     def _indexed_groups(self, selection: Selection, hours: int, now: float) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, for a selection whose criteria are all in `counted`."""
+        """Counts dead letters by cause. `selection` has only criteria in `self.counted`."""
 
     @abstractmethod
     def _put_back_dead(self, dead_letters: list[DeadLetter]) -> int: ...
@@ -118,7 +118,7 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED`. The error class is the most frequent of the `NEWEST` newest ones."""
+        """Counts at most `RECENT_DEAD_COUNTED`. The error class is the most frequent of the last `NEWEST` counted."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)  # the clock may have been set back
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

@@ -52,7 +52,8 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """A bucket at AWS, or at another server's URL `endpoint`. Without `keys`, each client finds credentials itself."""
+    """A bucket at AWS, or at the URL `endpoint`. Without `keys`, delta-rs, obstore and Spark find
+    credentials themselves."""
 
     bucket: str
     endpoint: str | None

@@ -24,7 +24,7 @@ def skipped(chunk: Chunk, stored: StoredOffset) -> int:
 
 
 def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffset:
-    """Returns the stored offset if the plan still fits it. Otherwise raises GapRefused, StoredOffsetMissing or
+    """Returns the stored offset if `planned` may still be applied. Otherwise raises GapRefused, StoredOffsetMissing or
     StoredOffsetMoved."""
     where = f"{planned.topic}-{planned.partition}"
     if stored is None:
@@ -43,7 +43,7 @@ def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffse
 
 
 def judged_at_start(planned: Advance, stored: StoredOffset | None) -> StoredOffset:
-    """Like `judged`, for writes that must not be repeated. Also raises StoredOffsetMoved if the stored offset is
+    """Like `judged`, for a write that must not be made twice: also raises StoredOffsetMoved if the stored offset is
     already past `planned.start`."""
     now = judged(planned, stored)
     refuse_moved(planned.tp, now, replace(now, next=planned.start))

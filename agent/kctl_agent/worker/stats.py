@@ -1,5 +1,5 @@
-"""The snapshot of a worker. It is made without calls to the JVM or the storage, so that the worker still answers while
-one of them hangs."""
+"""The snapshot of a worker. Making it calls neither the JVM nor the storage, so the worker answers even if one
+hangs."""
 
 import time
 from collections.abc import Callable, Mapping

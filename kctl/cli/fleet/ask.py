@@ -1,4 +1,4 @@
-"""Sends a request to the master of a fleet, and describes what its reply lacks."""
+"""Sends a request to a fleet's master, and describes what the reply lacks."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
-    """Returns the master's reply, even an incomplete one. Pass `of_master` if the master answers `rpc` without
-    asking its agents. Raises UsageError for an unknown parameter, name or id, and CommandRejected for the master's
-    other errors. Raises NoMaster, or AgentError if there is no whole reply in time."""
+    """Returns the master's reply, even if some agents did not answer. Set `of_master` if the master answers `rpc`
+    itself, without asking agents. Raises UsageError for an unknown parameter, name or id, and CommandRejected for the
+    master's other errors. Raises AgentError if no valid reply arrives in time. Raises NoMaster."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,
@@ -60,8 +60,8 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
 
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
-    """Returns one sentence about all agents that did not answer, and one for each other missing part of the
-    replies. Omits `known` parts, which the caller shows."""
+    """Describes what `replies` lack: one sentence about all agents that did not answer, then one sentence for each
+    other missing part. Omits the parts in `known`, which the caller shows."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]

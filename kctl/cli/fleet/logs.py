@@ -176,7 +176,7 @@ class Follower:
     """Reads the bytes that are appended to a log after a position, across rotations."""
 
     def __init__(self, path: Path, position: int, settled_seconds: float = 1.0) -> None:
-        """Starts at `position`. A rotation is over when NAME.log.1 has not changed for `settled_seconds`."""
+        """A rotation counts as over when NAME.log.1 has not changed for `settled_seconds`."""
         self._path = path
         self._file = _open(path)
         self._position = position
@@ -184,8 +184,8 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns up to 64 KiB of new bytes. After a rotation, puts the unread bytes of NAME.log.1 before them. Returns
-        b"" during a rotation, or without new bytes."""
+        """Returns up to 64 KiB of new bytes. After a rotation, the unread bytes of NAME.log.1 come first. Returns b""
+        during a rotation, or if the log has not grown."""
         unread = b""
         if self._inode_of_older() != self._older:
             if not self._is_settled():

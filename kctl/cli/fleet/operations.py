@@ -1,4 +1,4 @@
-"""`kctl operations` and `kctl operation`: show operations. Also submits and follows them for other commands."""
+"""`kctl operations` and `kctl operation`: show operations. Also submits and follows operations for other commands."""
 
 import argparse
 import sys
@@ -73,14 +73,14 @@ def _operation(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 def carry_out(
     fleet: Fleet, name: str, params: Mapping[str, Any], output: str, *, deadline: float | None, wait: bool = True
 ) -> None:
-    """Submits an operation, optionally waits for its end, and prints the outcome. Raises CommandRejected,
-    OperationFailed or OperationUnknown."""
+    """Submits an operation, optionally waits for its end, and prints its state. Raises OperationFailed,
+    OperationUnknown, and the errors of `ask`."""
     operation = submit(fleet, name, params, deadline)
     show(follow(fleet, operation) if wait else operation, output)
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """Submits an operation, and returns it. A long operation may still be running. Raises OperationUnknown."""
+    """Submits an operation, and returns it, perhaps still running. Raises OperationUnknown, and the errors of `ask`."""
     given = params if deadline is None else {**params, "deadline_seconds": deadline}
     try:
         return ask(fleet, name, given, _ANSWER_SECONDS).result
@@ -105,7 +105,7 @@ def follow(fleet: Fleet, operation: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(operation: dict[str, Any], output: str) -> None:
-    """Prints the outcome. Raises OperationFailed or OperationUnknown if that is the outcome."""
+    """Prints the operation's state. Raises OperationFailed for `failed`, and OperationUnknown for `unknown`."""
     if output != "table":
         echo(as_text(operation, output))
     elif operation["state"] == "running":

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 def compact_partitions(partitions: Iterable[TopicPartition], longest: float = inf) -> str:
-    """Formats partitions as `orders[0-3,6] payments[1]`. If a list is longer than `longest` characters,
-    shows the number: `orders[500 partitions]`."""
+    """Formats partitions as `orders[0-3,6] payments[1]`. If a topic's list is longer than `longest` characters,
+    shows the number of partitions: `orders[500 partitions]`."""
     topics: dict[str, list[int]] = {}
     for each in partitions:
         topics.setdefault(each.topic, []).append(each.partition)

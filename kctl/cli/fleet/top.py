@@ -54,7 +54,7 @@ _STYLES = {Level.OK: "", Level.DEGRADED: "yellow", Level.UNKNOWN: "yellow", Leve
 
 @contextmanager
 def keys() -> Iterator[Key]:
-    """Yields a function that waits for a key. Until the context ends, the terminal does not show what is typed."""
+    """Yields a function that waits for a key. Inside the `with` block, the terminal does not show what is typed."""
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     tty.setcbreak(descriptor)

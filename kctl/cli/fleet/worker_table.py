@@ -1,4 +1,4 @@
-"""The process table of `kctl status`, `rpc workers` and `top`. The supervisor reports `state`, the worker `doing`."""
+"""The process table of `kctl status`, `kctl rpc workers` and `kctl top`."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ _COLUMNS: dict[str, tuple[Column, Callable[[WorkerRow], object]]] = {
     "name": (Column("name"), lambda row: host_and_name(row.name)[1]),
     "desired": (Column("desired"), _of_supervisor(lambda supervisor: supervisor.desired)),
     "state": (Column("state"), _of_supervisor(lambda supervisor: supervisor.state)),
-    "doing": (Column("doing"), lambda row: row.state),
+    "doing": (Column("doing"), lambda row: row.state),  # reported by the process itself
     "since": (Column("since", is_number=True), _since),
     "pid": (Column("pid", is_number=True), lambda row: row.pid if row.supervisor is None else row.supervisor.pid),
     "restarts": (Column("restarts"), _of_supervisor(lambda supervisor: str(supervisor.restarts))),

@@ -1,4 +1,4 @@
-"""A client for `/api/v1/groups` of a `kctl exporter`, or of a master that collects all groups, and its options."""
+"""A client for the groups API of a `kctl exporter`, or of a master with `exporter.all_groups`."""
 
 import json
 import urllib.error
@@ -40,8 +40,8 @@ class GroupsApi:
     token_file: Path | None = None
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
-        """Returns the groups that match `patterns` (globs). Raises UsageError, ClusterMissing, ConfigError (token
-        file), NoMaster."""
+        """Returns the groups that match `patterns` (globs). Raises UsageError, ClusterMissing, ConfigError
+        (unreadable token file), NoMaster."""
         return self._get("/api/v1/groups", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Describes what an answer lacks: clusters that are not ready, and parts of clusters with errors."""
+    """Describes what an answer lacks: clusters that are not ready, and failed parts of other clusters."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

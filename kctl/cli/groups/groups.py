@@ -34,7 +34,7 @@ def _groups(options: argparse.Namespace, _env: Mapping[str, str]) -> int:
 
 
 def _shown(view: Callable[[], tuple[str, str | None, str | None]], what: str, options: argparse.Namespace) -> int:
-    """Prints the text, remark and missing parts from `view`. Without `--watch`, returns 3 if parts are missing."""
+    """Prints what `view` returns: (text, remark, missing parts). Without `--watch`, returns 3 if parts are missing."""
     if options.watch is not None:
         from kctl.cli.fleet.watch import watch as again
 

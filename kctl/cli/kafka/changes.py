@@ -34,8 +34,9 @@ def change(
     make: Callable[[], str],
     **params: Any,
 ) -> int:
-    """Makes a change if the user confirms it, and returns the exit code. `show` prints the plan, or with
-    `executed=True` the result. `make` makes the change and describes it. The audit log gets `name` and `params`."""
+    """Makes a change if the user confirms it, and returns the exit code. `show(executed=False)` prints the plan,
+    `show(executed=True)` the result. `make` makes the change and describes it. The audit log gets `name` and
+    `params`."""
     declined = _declined(options, lambda: show(executed=False), question)
     if declined is not None:
         return declined

@@ -24,8 +24,8 @@ _NO_CLUSTER = (
 
 
 def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess:
-    """Returns how to reach the cluster that `-b` or a context names, or else the fleet's cluster. If both are given,
-    the servers are from `-b`, and TLS and SASL from the context. Raises UsageError, ConfigError."""
+    """Returns how to reach the cluster that `-b` or a context names, or else the fleet's cluster. If `-b` and a context
+    are given, `-b` replaces only the context's servers. Raises UsageError, ConfigError."""
     context = options.context or env.get(_CONTEXT_VARIABLE)
     if context:
         known = of_context(_file_of_contexts(options, env), context, env)
@@ -39,8 +39,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the fleet's consumer group. `named` are the options that the error suggests if there is no fleet, such as
-    `-g GROUP, --all`. Raises UsageError, ConfigError."""
+    """Returns the fleet's consumer group. If `-b` or a context is given but there is no fleet, the UsageError suggests
+    the options in `named`, such as `-g GROUP, --all`. Raises UsageError, ConfigError."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -56,7 +56,7 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
-    """Returns the decoder for the fleet's messages, or None if they are plain bytes or another cluster is named."""
+    """Returns the decoder for the fleet's messages. Returns None for plain bytes, or if `-b` or a context is given."""
     from kctl import schemas
 
     return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None

@@ -18,8 +18,8 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows, then raises the errors of `complain`. A table has only the keys in `columns`. `more` are
-    further keys of JSON and YAML."""
+    """Prints rows, then calls `complain`. A table shows `columns`, and `error` if any row has one. In JSON and YAML,
+    `more` adds top-level keys."""
     problems = list(problems)
     if options.output == "table":
         echo("\n".join(table(columns, rows)))
@@ -44,7 +44,8 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """If there are problems or rows with an error, raises IncompleteAnswer, or a single problem unchanged."""
+    """If a row has an error, or there are several problems, raises IncompleteAnswer. Raises a single problem
+    unchanged."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

@@ -127,7 +127,7 @@ def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> s
 
 
 def is_file(options: argparse.Namespace) -> bool:
-    """Whether the messages are the lines of a file or of stdin."""
+    """Whether each line of a file or of stdin is a message."""
     return options.file is not None or options.message == "-"
 
 

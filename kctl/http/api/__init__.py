@@ -1,5 +1,5 @@
 """The routes of `/api/v1/…`. In a fleet on one host, reads return the last snapshot unless they have `live=1`. In a
-fleet on several hosts, most reads also ask the other masters. Operations change the fleet."""
+fleet on several hosts, most reads also ask the other masters."""
 
 from kctl.http.api import status  # isort: skip  # the order of the reference
 from kctl.http.api import partitions  # isort: skip

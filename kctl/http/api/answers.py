@@ -37,8 +37,8 @@ def lag_rows(
 
 
 def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
-    """Joins the rows of all hosts into the status of the group. The reason is the verdict's first finding about
-    partitions, or otherwise the number of partitions in each status."""
+    """Makes the group's status from all hosts' partition rows. The reason is the verdict's first finding about
+    partitions. Without such a finding, the reason is the number of partitions in each status."""
     own = [row for row in rows if not row.get("attached")]
     counts = Counter(Status(row["status"]) for row in own)
     waited = [row["lag_seconds"] for row in own if row["lag_seconds"] is not None]

@@ -26,8 +26,8 @@ _SILENCE_SECONDS = 15.0  # comments at this interval keep proxies from closing a
 
 
 class Streams:
-    """All open event streams, on one event loop. Event ids contain `life`, which differs for each master, because a new
-    master counts its events from 1."""
+    """All open event streams, on one event loop. Each new master counts its events from 1, so an event id also contains
+    the master's `life`."""
 
     def __init__(self, source: SnapshotSource, life: str) -> None:
         self._source = source
@@ -44,8 +44,9 @@ class Streams:
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """Returns a stream of the events after `last_event_id`. If the id is another master's, the stream begins with
-        this master's first event. Without an id, it begins with the last `recent` events. Raises Busy."""
+        """Returns a stream of the events after `last_event_id`. If an earlier master made the id, the stream begins
+        with the oldest event that this master keeps. Without an id, it begins with the last `recent` events. Raises
+        Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -96,8 +97,8 @@ T = TypeVar("T")
 
 
 class Api:
-    """The state of the API's routes: the last snapshot, requests to the agents, and shared answers. Belongs to one
-    event loop. `life` makes this master's ETags differ from those of a later master."""
+    """The state that the API's routes share: the last snapshot, requests to the agents, and recent answers. Belongs to
+    one event loop. `life` makes this master's ETags differ from those of a later master."""
 
     def __init__(self, source: SnapshotSource, streams: Streams, life: str) -> None:
         self.source = source
@@ -122,8 +123,8 @@ class Api:
         return self._lag_rows[1]
 
     def asked(self, *, is_live: bool, is_local: bool, host: str | None) -> JsonObject | None:
-        """Returns the parameters of a request to the agents, or None if the last snapshot is enough: the caller
-        wants only this host, and no live data. Raises HTTPException for an unknown host."""
+        """Returns the parameters of a request to the agents, or None if the last snapshot is enough. Raises
+        HTTPException for an unknown host."""
         hosts = self.source.hosts
         if host is not None:
             try:
@@ -138,12 +139,14 @@ class Api:
         return {}
 
     async def ask(self, command: str, params: JsonObject) -> Reduced[Any]:
-        """Asks the agents and returns their reduced answers. `kctl.master.reduction` has the commands. Raises Busy."""
+        """Sends `command`, one of `kctl.master.reduction.COMMANDS`, to the agents. Combines their replies into one
+        result. Raises Busy."""
         with self._one_of_few():
             return await self.source.ask(_question(command, reducer_method(command), params))
 
     async def status(self, params: JsonObject) -> JsonObject:
-        """Returns the verdict and processes of all hosts, with `complete` and `failed`. Raises Busy."""
+        """Returns the verdict and processes of the hosts that `params` selects, with `complete` and `failed`. Raises
+        Busy."""
         with self._one_of_few():
             answer = await self.source.answer(_question("status", wire_method("status"), params))
         beside = {name: answer.get(name, default) for name, default in (("complete", True), ("failed", []))}
@@ -211,8 +214,8 @@ class Api:
         return Response(status_code=304, headers={"etag": tag}) if tag in wanted else None
 
     def answer(self, snapshot: FleetSnapshot, body: JsonObject, *, is_live: bool = False) -> Response:
-        """Makes a response from `body` and the fields that every answer has. Pass `is_live` to omit
-        the snapshot's ETag if `body` has data from outside the snapshot."""
+        """Makes a response from `body` and the fields that every answer has. If `body` has data from outside the
+        snapshot, pass `is_live` to omit the snapshot's ETag."""
         whole = {
             "cluster": snapshot.cluster,
             "group": snapshot.group,

@@ -145,9 +145,9 @@ async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> 
 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
-    """Returns up to 500 groups, the most frequent first. In each group, `hours` counts the new dead letters of each
-    hour, the current hour last. The answer's `count` and `groups` count all matching dead
-    letters and groups."""
+    """Returns up to 500 groups, the largest first. In each group, `hours` has the number of new dead letters per hour,
+    the current hour last. The answer's `count` and `groups` are the total numbers of matching dead letters and
+    groups."""
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)
@@ -156,8 +156,8 @@ async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Respo
 
 @classes_router.get("", summary="How many dead letters there are of each error class")
 async def classes(request: Request) -> Response:
-    """Returns the error classes, the most frequent first, with the time of the latest dead letter. If a handler gave
-    its own text as reason, the class is `a reason from your code`, because the text may quote a message."""
+    """Returns the error classes, the most frequent first, each with the time of its latest dead letter. If a handler
+    gave its own text as reason, the class is `a reason from your code`, because the text may quote a message."""
     work = partial(_workbench(request).read, _by_class)
     rows, _ = await api_of(request).shared("dead-letter-classes", work)
     return _json({"rows": rows})
@@ -198,8 +198,8 @@ async def export(request: Request, given: Annotated[Filter, Query()]) -> Respons
 )
 async def requeue(request: Request, given: _Change) -> Response:
     """Puts matching dead letters back into the queue, or in mode `lake` passes them to the transform again. Each line
-    of the answer has the number `done`. The last line has `complete` or an `error`. kctl stops when the caller
-    disconnects."""
+    has `done`, the number requeued so far. The last line also has `complete`. After a failure, the last line has only
+    an `error`. kctl stops when the caller disconnects."""
     return await _changed(request, "requeue", given)
 
 
@@ -219,8 +219,8 @@ async def delete(request: Request, given: _Change) -> Response:
     responses=_LINES,
 )
 async def send(request: Request, given: _Sent) -> Response:
-    """Sends each dead letter at least once, and deletes it when the brokers have acknowledged it. Each try has
-    the same header `kctl-dead-letter`, so consumers can drop repeats. Returns lines like those of `requeue`."""
+    """Sends each dead letter at least once, and deletes it when the brokers have acknowledged it. Repeats have the same
+    header `kctl-dead-letter`, so consumers can drop them. Returns lines like those of `requeue`."""
     return await _changed(request, "send", given, given.to)
 
 

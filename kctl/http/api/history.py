@@ -36,7 +36,7 @@ async def history(
 ) -> Response:
     """Returns the history of the fleet, or of one topic, partition, worker or group. Only the 20 groups with the most
     lag have a history. The steps are the finest that reach back to the start of the period: 5 s for up to 15 minutes,
-    30 s for two hours, and 5 minutes for a day. Each step has a minimum and a maximum."""
+    30 s for two hours, and 5 minutes for a day. Each series has a minimum and a maximum per step."""
     api = api_of(request)
     snapshot = api.latest()
     if same := api.unchanged(snapshot, if_none_match):

@@ -1,4 +1,4 @@
-"""`/api/v1/hosts`: the hosts of a fleet, and answers to the masters of other hosts."""
+"""`/api/v1/hosts`: the hosts of a fleet, and this host's agent replies for other masters."""
 
 from typing import Annotated, Any
 

@@ -85,7 +85,8 @@ async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns an operation. If it only reads, like `stack`, the result is empty without a token of http.token_file."""
+    """Returns an operation. If the operation only reads, like `stack`, you need a token of http.token_file to see its
+    result."""
     operations = _operations(request)
     found = operations.find(id)
     is_question = found.name in operations.types and not operations.types[found.name].changes

@@ -46,8 +46,8 @@ class Key(NamedTuple):
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
-    """Returns the rows in which each `wanted` field has one of the given values, with a lag of at least `min_lag`. None
-    accepts every value."""
+    """Returns the rows with a lag of at least `min_lag` whose fields have one of the `wanted` values. None accepts
+    every value."""
     filters: list[tuple[str, Callable[[Any], bool]]] = [
         (name, frozenset(values).__contains__) for name, values in wanted.items() if values is not None
     ]

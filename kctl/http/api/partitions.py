@@ -39,8 +39,8 @@ async def lag(
 
 
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
-    """Returns the answer's head and its rows. If `question` is None, they come from `snapshot`. Otherwise they come
-    from the agents. Only the assessments still come from the hosts' last snapshots, because they need history."""
+    """Returns the answer's head and its rows. If `question` is None, head and rows come from `snapshot`, otherwise from
+    the agents. Assessments always come from the hosts' last snapshots, because an assessment needs earlier offsets."""
     if question is None:
         head = {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
         return {**encoded(snapshot.kafka_lag), **head}, api.lag_rows(snapshot)

@@ -63,7 +63,7 @@ async def events(
     last_event_id: Annotated[str | None, Header()] = None,
 ) -> StreamingResponse:
     """Streams events. `event: happened` carries one event as JSON, and `event: collected` announces a new snapshot. A
-    client that sends `Last-Event-ID` gets all later events. kctl keeps the last 500 events."""
+    client that sends `Last-Event-ID` gets all later events that are among the last 500."""
     lines = api_of(request).streams.begin(last_event_id, recent)
     headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
     return StreamingResponse(lines, media_type="text/event-stream", headers=headers)

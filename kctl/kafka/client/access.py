@@ -42,7 +42,8 @@ def plain(servers: str) -> ClusterAccess:
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to the cluster of a context in `file`, with its secrets. Raises ConfigError, UsageError."""
+    """Returns the access that `[contexts.NAME]` in `file` describes, with its secrets. Raises ConfigError,
+    UsageError."""
     from kctl.config.load import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)

@@ -56,7 +56,7 @@ class Deadline:
 
     @property
     def may_wait(self) -> bool:
-        """Whether to wait for something that is starting: true until a fifth of the time is left."""
+        """Whether to wait for brokers that are not ready: true until a fifth of the time is left."""
         # A group that loads forever must leave time for later requests.
         return self._retry_share > 0 and self.left_seconds > self.timeout_seconds / 5 + PAUSE_SECONDS
 
@@ -91,8 +91,8 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """A client of a cluster's brokers. Not thread-safe. Use it in a `with` statement, or `close` it. If you poll, pass
-    `has_retries=False`, so that requests fail without a retry."""
+    """A client of a cluster's brokers. Not thread-safe. Use it in a `with` statement, or `close` it. For periodic
+    requests, pass `has_retries=False`, so that requests fail without a retry."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access
@@ -140,7 +140,8 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Returns the Metadata of `topics`, and records the brokers. None means all topics. Raises KctlError."""
+        """Returns the Metadata of `topics` (None: all). Updates `brokers`, `controller_id` and `cluster_id`. Raises
+        KctlError."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=requested,

@@ -18,7 +18,8 @@ _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out
 
 
 def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
-    """Returns the error that explains why the connection failed with `problem`. May take a few times `seconds`."""
+    """Returns the error that explains why the connection failed with `problem`. Each of several
+    tries may take `seconds`."""
     text = str(problem)
     at = access.named
     if isinstance(problem, errors.IllegalSaslStateError):

@@ -38,7 +38,7 @@ class Topic(NamedTuple):
 
 
 class Setting(NamedTuple):
-    """A topic's setting or default. If the broker hides the value, it is None."""
+    """A setting of a topic, or its default. `value` is None if the broker hides it."""
 
     name: str
     value: str | None

@@ -1,7 +1,7 @@
 """Imports only the parts of kafka-python that a request to a broker needs. This saves 40 ms.
 
-Stand-ins replace kafka-python's packages and rarely used standard modules until their code is needed. So importing a
-submodule does not execute its package's `__init__.py`.
+Stand-ins replace some packages of kafka-python, so importing a submodule does not execute the package's `__init__.py`.
+They also replace rarely used standard modules. A stand-in executes its module only when needed.
 """
 
 import sys
@@ -30,8 +30,8 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Executes the stand-ins of rarely used modules. Call it before starting threads, because two threads could
-    otherwise execute a stand-in twice."""
+    """Executes the rarely used modules. Call it before starting threads, because two threads could otherwise execute a
+    module twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])

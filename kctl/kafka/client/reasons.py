@@ -67,7 +67,7 @@ def name_of_code(code: int) -> str | None:
 
 
 def failure(error: BaseException, what: str) -> KctlError:
-    """Returns our error for a client's `error` about `what`. Returns a KctlError unchanged."""
+    """Translates `error` to a KctlError whose message begins with `what`. Returns a KctlError unchanged."""
     if isinstance(error, KctlError):
         return error
     for kinds, ours, advice in _KINDS:

@@ -21,8 +21,8 @@ from kctl.kafka.protocol.raw import UNREADABLE, KeptRequests
 
 @dataclass(eq=False, repr=False)
 class ClusterReader:
-    """Polls a cluster's groups and their logs. Not thread-safe. A poll ends within a few times `timeout_seconds`. The
-    first poll connects. If a reading has `errors`, the next poll connects again."""
+    """Polls a cluster's groups and their logs. Not thread-safe. Each step of a poll takes at most `timeout_seconds`.
+    The first poll connects. If a poll fails or returns `errors`, the next poll reconnects."""
 
     _access: ClusterAccess
     _timeout_seconds: float

@@ -1,7 +1,7 @@
 """Finds all groups, or groups by name, for a `ClusterReader`. Detects which groups are gone.
 
-A new coordinator may report an existing group as missing. It loads groups only up to the high watermark, which is old
-until the followers have fetched from the new leader. In a cluster of three brokers, this took two seconds.
+A new coordinator may report an existing group as missing. It loads groups from `__consumer_offsets` only up to the high
+watermark. It learns the current high watermark only after its followers have fetched.
 """
 
 import time
@@ -20,7 +20,8 @@ _ABSENT_SECONDS = 5.0
 
 
 class MissingGroups:
-    """Decides whether a missing group is gone. Remembers groups across connections. Not thread-safe."""
+    """Decides whether a group that its coordinator cannot find still exists. Remembers groups across connections. Not
+    thread-safe."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -29,12 +30,12 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as if listed before, so a new coordinator's first GroupMissing does not make them gone."""
+        """Treats groups as listed before, so that a group counts as gone only after 30 s of GroupMissing."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
-        """Forgets the coordinators. A restarted broker keeps its number, so it would be taken for the coordinator that
-        last listed a group, and its GroupMissing would be believed at once."""
+        """Forgets the coordinators, so that groups count as gone only after 30 s of GroupMissing. A restarted
+        coordinator keeps its number but may not have loaded its groups yet."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
@@ -67,7 +68,7 @@ class MissingGroups:
 
 
 class AllGroups:
-    """Finds all groups of a cluster. Belongs to one `ClusterReader`, on its thread."""
+    """Finds all groups of a cluster, for one `ClusterReader`. Not thread-safe."""
 
     def __init__(self, wants: Callable[[str], bool] = lambda _: True) -> None:
         self._wants = wants
@@ -127,8 +128,8 @@ class AllGroups:
 
 
 class NamedGroups:
-    """Finds groups by name. Belongs to one `ClusterReader`, on its thread. A group that does not exist is read as
-    `Dead`, without members."""
+    """Finds groups by name, for one `ClusterReader`. Not thread-safe. A group that does not exist is read as `Dead`,
+    without members."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))

@@ -70,7 +70,7 @@ class CommittedResponses:
         """A later response with the same groups and partitions differs only in offsets, and is not parsed again."""
 
     def read(self, body: bytes) -> dict[str, FetchedGroup]:
-        """Decodes a response. Leaves out partitions with an error or without an offset. Raises `UNREADABLE`."""
+        """Decodes a response. Leaves out partitions with an error or without an offset. Raises one of `UNREADABLE`."""
         if self._layout is None or not self._layout.fits(body):
             self._layout = None
             self._layout = _Layout(body)

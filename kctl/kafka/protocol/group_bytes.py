@@ -25,8 +25,7 @@ _NONE = CountedGroup("", 0, None, 0), (0, 0)
 
 
 class CountedResponses:
-    """Decodes one coordinator's responses, poll by poll. Parses only changed groups, because a coordinator may have
-    tens of thousands."""
+    """Decodes one coordinator's responses, poll by poll. Parses groups again only if their bytes have changed."""
 
     def __init__(self) -> None:
         self._body = b""
@@ -34,7 +33,7 @@ class CountedResponses:
         self._bounds: list[int] = [0]  # where each group starts, and where the last one ends
 
     def read(self, body: bytes, version: int) -> list[CountedGroup]:
-        """Decodes a response. `version` must be the same in all calls. Raises `UNREADABLE`."""
+        """Decodes a response. `version` must be the same in all calls. Raises one of `UNREADABLE`."""
         old, known = self._body, zip(self._groups, pairwise(self._bounds), strict=True)
         count, at = count_of(body, _THROTTLE_BYTES)
         groups, bounds = [], [at]

@@ -1,4 +1,4 @@
-"""Decodes log offsets from the bytes of ListOffsets responses, like `committed_bytes`. Pure. Encoding: KIP-482."""
+"""Decodes log offsets from the bytes of ListOffsets responses. Pure. Encoding: KIP-482."""
 
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
@@ -15,7 +15,7 @@ _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """Keeps (topic, partition) pairs for the next response, which usually lists the same partitions."""
+    """Reuses (topic, partition) tuples, because the next response usually lists the same partitions."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}
@@ -28,7 +28,7 @@ class PartitionKeys:
 
 
 def listed(body: bytes, keys: PartitionKeys) -> Iterator[tuple[Sequence[Partition], Sequence[int], Sequence[int]]]:
-    """Yields each topic's partitions, offsets and error codes. A missing offset is -1. Raises `UNREADABLE`."""
+    """Yields each topic's partitions, offsets and error codes. A missing offset is -1. Raises one of `UNREADABLE`."""
     count, at = count_of(body, 4)
     for _ in range(count):
         topic, at = text_of(body, at)

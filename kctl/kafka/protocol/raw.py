@@ -1,4 +1,4 @@
-"""Requests that return their responses as bytes, for responses with 100,000 rows.
+"""Requests that return their responses as bytes, because kafka-python decodes 100,000 partitions too slowly.
 
 The functions decode single values of Kafka's flexible encoding (KIP-482). Each function also returns where the next
 value begins. Pure.

@@ -43,8 +43,8 @@ class SocketLimits:
 
 
 class ControlServer:
-    """Serves `master.sock` on one event loop. Calls `answer` with each well-formed request and the caller that the
-    kernel reports. `answer` may raise AgentError or KctlError."""
+    """Serves `master.sock` on one event loop. Calls `answer` with each well-formed request and its caller. The
+    caller's identity is from the kernel. `answer` may raise AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None

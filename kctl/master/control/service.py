@@ -166,7 +166,7 @@ class MasterService:
         return self._verdicts.latest()
 
     async def ask(self, request: Request) -> Reduced[Any]:
-        """Asks the fleet one of `COMMANDS`. Returns before the request's deadline. Raises BadParams."""
+        """Sends one of `COMMANDS` to the fleet's agents. Returns before the request's deadline. Raises BadParams."""
         return await asyncio.to_thread(self._reduced, await self._replies(request))
 
     async def _ask_fleet(self, request: Request) -> JsonObject:
@@ -215,7 +215,8 @@ class MasterService:
         return outcome, [each for each in self._statuses() if only in (None, each.name)]
 
     async def for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
-        """Returns this host's replies for another host's master. Raises UnknownMethod, BadParams, Busy."""
+        """Collects the replies of this host's agents for another host's master. Raises UnknownMethod, BadParams,
+        Busy."""
         if self._for_others >= _FOR_OTHERS_AT_A_TIME:
             raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are in progress already")
         self._for_others += 1

@@ -42,8 +42,6 @@ class Caller:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """An operation and its progress. Immutable: each change makes a new object."""
-
     id: str
     name: str
     params: JsonObject
@@ -72,7 +70,7 @@ class Operation:
         return known
 
     def to_row(self) -> JsonObject:
-        """Returns the operation as JSON, without its result, because the result of `stack` may have 150 kB."""
+        """Returns the operation as JSON, without its result, which may be large (150 kB for `stack`)."""
         row = self.to_json()
         del row["result"]
         return row
@@ -89,7 +87,7 @@ def _in_words(name: str, value: object) -> str:
 
 
 def operation_events(operation: Operation) -> list[Event]:
-    """Returns the event of an operation that has ended, or an empty list for a running one."""
+    """Returns the event of an operation that has ended, otherwise []."""
     if operation.ended_at is None:
         return []
     params = operation.params

@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @contextmanager
 def goes_on(what: str) -> Iterator[None]:
-    """Wraps a step that continues after a cancellation. If cancelled, raises OperationUnknown(`what`)."""
+    """Wraps the wait for a change that cannot be stopped. If cancelled, raises OperationUnknown(`what`)."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -54,8 +54,8 @@ async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseEx
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Runs all coroutines until each has ended, and returns the results. Raises OperationUnknown if a coroutine has
-    raised it, otherwise the first error."""
+    """Runs all coroutines to their end, and returns the results. Raises OperationUnknown if any
+    coroutine has raised it, otherwise the first error."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
@@ -101,7 +101,7 @@ class Context:
     _later: set[asyncio.Task[bool]] = field(default_factory=set)
 
     def later(self, work: Coroutine[object, object, object]) -> asyncio.Task[bool]:
-        """Runs work in the background, even after its operation has ended. The task returns whether it succeeded."""
+        """Runs `work` in the background, even after the operation has ended. The task returns whether it succeeded."""
         task = asyncio.ensure_future(_or_logged(work))
         self._later.add(task)
         task.add_done_callback(self._later.discard)
@@ -156,8 +156,8 @@ class Context:
         raise OperationUnknown(f"{name} has begun the operation")
 
     async def send_pauses(self, name: str, report: Report) -> str:
-        """Sends a process its pauses, waits until they apply, and returns its name. If the process is not running,
-        sends nothing, because it gets its pauses at its start, and returns a text with its state."""
+        """Sends the process `name` its pauses, waits until they apply, and returns `name`. If the process is not
+        running, only returns a text with its state, because a process gets its pauses when it starts."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -175,8 +175,8 @@ class Context:
                 return name
 
     async def send_all_pauses(self, worker: str | None, report: Report, before: list[Pause]) -> str:
-        """Sends the stored pauses to `worker` or, if that is None, to all processes except the engine. If this fails,
-        restores the pauses in `before`, and sends those."""
+        """Sends the stored pauses to `worker` (None: to all processes except the engine). If sending fails, restores
+        the pauses in `before`, and sends them."""
         kinds = self.supervisor.kinds()
         names = [name for name in self.supervisor.names if kinds[name] != "engine"] if worker is None else [worker]
         try:
@@ -191,7 +191,8 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """Sends `names` the stored pauses again after a failure. Raises OperationUnknown if one does not answer."""
+        """After a failure, sends the processes their stored pauses again. Raises OperationUnknown if one does not
+        apply them."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=ANSWER_SECONDS)

@@ -39,7 +39,7 @@ def described(kind: type[FleetOperation]) -> JsonObject:
 
 
 def with_host(params: JsonObject) -> JsonObject:
-    """Moves the host from names such as `HOST/NAME` to the parameter `host`. Raises BadParams if the names have
+    """Replaces names such as `HOST/NAME` by `NAME`, and sets the parameter `host`. Raises BadParams if the names have
     different hosts."""
     names = {key: value.split(",") for key in ("name", "worker") if isinstance(value := params.get(key), str)}
     found = {host_and_name(each)[0] for value in names.values() for each in value}
@@ -55,8 +55,8 @@ def with_host(params: JsonObject) -> JsonObject:
 @dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class FleetOperation:
-    """The base of operations. A subclass's fields are the parameters, and its docstring is the help text. With
-    `is_long`, callers do not wait for the end. With `changes=False`, the operation only reads."""
+    """The base of operations. A subclass's fields are the parameters, and its docstring is the help text. If `is_long`
+    is true, callers do not wait for the end. If `changes` is false, the operation only reads."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
@@ -87,7 +87,7 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """For an operation on all hosts, returns the parameters for each host, in the order of execution. Raises
+        """For an operation on all hosts, returns host -> parameters, in the order in which the hosts execute it. Raises
         KctlError."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
@@ -99,12 +99,12 @@ class FleetOperation:
         return self.limit_seconds
 
     def problem(self, mark: str = "") -> str | None:  # noqa: ARG002 - for those that name parameters
-        """Returns what is wrong with the parameters, or None. `mark` is a prefix of their names, such as `--`."""
+        """Returns what is wrong with the parameters, or None. `mark`, such as `--`, precedes the parameters' names."""
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """Returns what other operations must not change meanwhile: processes, `reading` (pauses and offsets), `scale`.
-        Raises BadParams."""
+        """Returns what no other operation may touch until this one ends: processes, `reading` (pauses and offsets), or
+        `scale`. Raises BadParams."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

@@ -33,7 +33,7 @@ def check_host(hosts: Hosts | None, host: str, kind: type[FleetOperation]) -> No
 
 @dataclass(frozen=True, slots=True)
 class OnHosts:
-    """An operation that other hosts execute. Belongs to the master's event loop."""
+    """Runs an operation on another host or on all. Belongs to the master's event loop."""
 
     caller: Caller
     given: FleetOperation

@@ -40,7 +40,7 @@ _SHORT_SECONDS = 0.2  # a long operation that ends within this time is answered 
 
 @dataclass(eq=False, repr=False)
 class OperationLog:
-    """Runs and records operations, each as a task with a deadline. Belongs to one event loop."""
+    """Runs each operation as a task with a deadline. Belongs to one event loop."""
 
     types: Mapping[str, type[FleetOperation]]
     _context: Context
@@ -70,8 +70,8 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Starts an operation. Returns it at its end or after `wait_seconds` (at most 0.2 s if `is_long`). Raises
-        UnknownMethod, BadParams, or OperationRefused, for example if it conflicts with a running operation."""
+        """Starts an operation, and returns it when it ends or after `wait_seconds`. If `is_long`, waits at most 0.2 s.
+        Raises UnknownMethod, BadParams, or OperationRefused, for example if it conflicts with a running operation."""
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -99,7 +99,8 @@ class OperationLog:
         return list(reversed(self._operations.values()))
 
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
-        """Returns the operations (newest first, each with its `host`) and the hosts that did not answer."""
+        """Returns the operations, newest first, and the hosts that did not answer. If other hosts are asked, each
+        operation has its `host`."""
         rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []

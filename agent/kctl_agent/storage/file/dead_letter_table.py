@@ -22,7 +22,7 @@ HOLDS = "(substr(body, 4, 1)<>x'00' or instr(body, ?))"
 
 
 def insert(db: sqlite3.Connection, dead_letters: Collection[DeadLetter]) -> None:
-    """Stores dead letters within the caller's transaction. A new dead letter replaces an older one of its message."""
+    """Stores dead letters within the caller's transaction."""
     db.executemany(
         "delete from dead where topic=? and partition=? and first=? and last=? and topic_id is ?",
         ((b.topic, b.partition, b.first, b.last, b.topic_id) for b in (x.block for x in dead_letters)),

@@ -2,13 +2,13 @@
 
 Linux reports a failed write-back once to each descriptor open at that time (`man 2 fsync`). After that, the pages count
 as written and are never retried. So every writer opens a descriptor before its first write. A writer that gets an error
-records it in a file. Until `recover` removes this file, no process counts a commit as durable. A connection opened
-before the recovery cannot rely on what it read or wrote (`Log.sync`).
+records it in a file. Until `recover` removes this file, no process counts a commit as durable. What a connection
+read or wrote before the recovery may be lost, so its `Log.sync` raises an error.
 
 A page that Linux could not write stays in memory only until the memory is needed. After that, SQLite would read the old
 bytes on the disk without noticing, because it verifies frames only when it rebuilds its index. So `recover` writes the
 log again from memory and syncs it. Then SQLite rebuilds the index up to the last commit whose frames are intact
-(https://sqlite.org/walformat.html#recovery). Later commits never counted as durable.
+(https://sqlite.org/walformat.html#recovery). Later commits are lost, but never counted as durable.
 """
 
 import os
@@ -33,7 +33,7 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Records SQLite's disk errors. The kernel may report an error only to SQLite's descriptor, not to kctl's."""
+    """Records SQLite's disk errors, because the kernel may report an error to SQLite's descriptor only."""
     try:
         yield
     except sqlite3.Error as error:
@@ -61,7 +61,8 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """Returns the names of recorded failures and recoveries. If they have not changed, no sync has failed since."""
+    """Returns the names of recorded failures and recoveries. If two calls return the same, no sync failed in
+    between."""
     return frozenset(each.name for each in _entries(path))
 
 
@@ -126,7 +127,7 @@ def _forget(index: Path) -> None:
 
 
 class Log:
-    """The log as one connection sees it. For that connection's thread. Close it before the connection."""
+    """The log as one connection sees it. Use it only in the connection's thread, and close it first."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._path = path

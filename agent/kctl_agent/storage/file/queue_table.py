@@ -1,4 +1,4 @@
-"""The blocks of a file storage, their queue, and the clock of their leases. `insert` and `free` need a transaction."""
+"""The blocks and queue of a file storage, and a clock for leases. Callers of `insert` or `free` open a transaction."""
 
 import json
 import math
@@ -33,7 +33,7 @@ class MachineClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot_id(self) -> str:
-        """Returns the id of this boot. Containers of one machine share this id and the clock (random(4))."""
+        """Returns the id of this boot (random(4)). It and the clock are the same in all containers of a machine."""
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def wall(self) -> float:
@@ -62,7 +62,8 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Leases pending blocks to `owner`. Returns (id, tries, block) of each. Takes no lock if no block is available."""
+    """Leases pending blocks to `owner`. Returns (id, tries, block) of each."""
+    # Looks before it locks: polling an empty queue must not delay writers.
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
     ).fetchone()

@@ -1,8 +1,8 @@
 """The tables, connections and transactions of a file storage.
 
 `block` holds the messages, and `queue` holds the state of each block. SQLite rewrites a whole row if one column changes
-size. If both were one table, each lease would rewrite the block, about 100 KB. Triggers maintain `counters`, so that
-counting ten million blocks costs no more than counting ten.
+size. If both were one table, each lease would rewrite the block, about 100 KB. Triggers keep the totals of each
+partition in `counters`, so that statistics need not count blocks.
 """
 
 import sqlite3
@@ -117,7 +117,7 @@ def connect(path: Path, mode: str = "rw") -> sqlite3.Connection:
 
 @contextmanager
 def transaction(db: sqlite3.Connection) -> Iterator[None]:
-    """Begins a transaction with the write lock. So no other connection can change what the transaction has read."""
+    """Begins a transaction with the write lock: until its end, no other connection can write."""
     db.execute("begin immediate")
     try:
         yield

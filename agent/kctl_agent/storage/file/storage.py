@@ -1,7 +1,7 @@
 """A storage in one SQLite file, the default. Network file systems are not supported: their locks are unreliable.
 
-With `synchronous=NORMAL`, a power cut undoes the last transactions. So kctl syncs the log when it closes the
-writer, and before it returns stored offsets.
+With `synchronous=NORMAL`, a power cut can undo the last transactions. So kctl syncs the write-ahead log when it closes
+a writer, and in sessions with `is_durable`.
 """
 
 import os
@@ -224,7 +224,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
     @contextmanager
     def _session(self, is_durable: bool = False) -> Iterator[sqlite3.Connection]:
-        """Yields the connection. Pass `is_durable` to sync the log at the end, against a power cut."""
+        """Yields the connection. With `is_durable`, syncs the log at the end, so that changes survive a power cut."""
         if self._pid != os.getpid():
             self._pid, self._lock = os.getpid(), threading.Lock()
             if self._log is not None:
@@ -287,7 +287,7 @@ class FileStorage(NumberedDeadLetters, Storage):
 
 
 class DirectlyStorage(FileStorage):
-    """The storage of mode `directly`: the handler runs inside the batch. Stores only offsets and dead letters."""
+    """The storage of mode `directly`: Spark tasks call the handler. Stores only offsets and dead letters."""
 
     @property
     def identity(self) -> str:

@@ -174,8 +174,8 @@ class TableStorage(OffsetStore):
         self.table.commit(id_, partial(self._check, moves, claims), written, files)
 
     def claim(self, batch: LakeBatch) -> None:
-        """Prevents commits of other batches that were planned earlier for these partitions. Raises StoredOffsetMoved if
-        `batch` itself cannot commit, and StorageUnusable if the result is unknown."""
+        """Prevents commits of other batches planned earlier for partitions of `batch`. Raises TableRefused. Raises
+        StoredOffsetMoved if `batch` can no longer commit, and StorageUnusable if the result is unknown."""
         claims = {tp: secrets.randbits(62) for tp in batch.moves}
         written = {claim_id(self.owner, tp): number for tp, number in claims.items()}
         self.table.commit(batch.table_id, partial(self._check, batch.moves, batch.claims), written)
@@ -217,8 +217,8 @@ class TableStorage(OffsetStore):
 
 @dataclass(eq=False)
 class LakeBatch:
-    """A planned batch. Messages below the offsets in `below` are stored already. `claims` has the claim
-    number of each partition. The commit fails if another batch has changed one since."""
+    """A planned batch. Messages below the offsets in `below` are stored already. `claims` has the claim number of each
+    partition. The commit fails if another batch has changed one of these numbers."""
 
     _storage: TableStorage
     table_id: str
@@ -230,9 +230,9 @@ class LakeBatch:
         self.folder = self._storage.folder.subfolder(f"{BATCH}{uuid.uuid4().hex}")
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
-        """Adds the files, moves the stored offsets to the batch's ends, and returns the files. Pass Spark's report as
-        `written` to add only files of committed tasks. StoredOffsetMoved (another owner was faster) and TableRefused
-        mean that the batch was not committed. After StorageUnusable, only the stored offsets show whether it was."""
+        """Adds the files, moves the stored offsets, and returns the files. Pass Spark's report as `written` to add only
+        files of committed tasks. StoredOffsetMoved (another process committed first) and TableRefused mean that the
+        batch was not committed. After StorageUnusable, only the stored offsets show whether it was."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, with the rows of a batch, is gone: nothing of it was stored")
@@ -245,5 +245,5 @@ class LakeBatch:
         return files
 
     def discard(self) -> None:
-        """Removes the files. Keeps the plan, by which `sweep` finds files that abandoned tasks still write."""
+        """Removes the files, but keeps the plan. `sweep` needs the plan to find files of abandoned Spark tasks."""
         self.folder.remove_all()

@@ -49,7 +49,7 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """Returns a client for any thread, which connects at first use. Raises StorageUnusable, or StorageMisconfigured if
+    """Returns a thread-safe client, which connects at first use. Raises StorageUnusable, or StorageMisconfigured if
     redis-py is missing."""
     try:
         import redis
@@ -120,11 +120,12 @@ def check_server(client: Any, place: str) -> None:
 
 
 def free_memory(client: Any, place: str) -> Free | None:
-    """Returns the free part of `maxmemory` as Redis counts it, or None if it is not set."""
+    """Returns the free part of `maxmemory`, or None if `maxmemory` is not set."""
     info = client.info("memory")
     most = int(info.get("maxmemory") or 0)
     if not most:
         return None
+    # Redis compares this difference with maxmemory.
     used = int(info["used_memory"]) - int(info.get("mem_not_counted_for_evict") or 0)
     return Free(f"the memory of {place} (maxmemory)", max(most - used, 0), int(most * FREE_SHARE))
 
@@ -140,7 +141,7 @@ def _appendfsync(client: Any) -> str | None:
 
 
 class RedisSession:
-    """The keys, scripts and client of one storage. For any thread. An unpickled copy connects again."""
+    """The keys, scripts and client of one storage. Thread-safe. An unpickled copy opens its own connection."""
 
     def __init__(self, url: str, prefix: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> None:
         self.place = where(url)
@@ -176,7 +177,8 @@ class RedisSession:
             return self._script(name)(keys=[self.prefix], args=args)
 
     def run_with(self, values: Mapping[str, bytes], seconds: int, name: str, *args: object) -> Any:
-        """Sets `values` and runs a script in one transaction. Returns its reply. The values expire after `seconds`."""
+        """Sets `values` and runs a script in one transaction. Returns the script's reply. The values expire after
+        `seconds`."""
         import redis
 
         own = self._script(name)
@@ -197,12 +199,12 @@ class RedisSession:
         return self._scripts[name]
 
     def run_once(self, name: str, *args: object) -> Any:
-        """Runs a script whose change must not be made twice. By the token in its first argument, the script recognizes
-        a call that redis-py repeated."""
+        """Runs a script whose change must not be made twice. Passes a token, by which the script recognizes a
+        call that redis-py repeats."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
-        """Returns the server's Unix time, which dates dead letters and may differ from the hosts' time."""
+        """Returns the server's Unix time, by which dead letters are dated. The hosts' clocks may differ."""
         with as_unusable(self.place):
             seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1_000_000)

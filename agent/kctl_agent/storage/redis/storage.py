@@ -1,12 +1,12 @@
 """Redis (6.2 or newer) as storage, for workers and sinkers on several machines.
 
-Every change is one Lua script (`lua/`, whose prelude lists the keys). So the change is atomic, and can be repeated
-after a broken connection. With `appendfsync always`, a put survives a kill of Redis and a power cut. Otherwise, Redis
-may answer up to two seconds before it writes.
+Every change is one Lua script (`lua/`, whose prelude lists the keys), which Redis runs atomically. If a call is
+repeated after a broken connection, the script does not make the change twice. With `appendfsync always`, a put survives
+a kill of Redis and a power cut. Otherwise, Redis may confirm a put up to two seconds before writing it to disk.
 
-kctl uses sorted sets and hashes, not streams. A retried block shrinks, returns to its place and may make later blocks
-wait. A stream entry cannot do this. Its idle time, by which a lease would expire, stops when the server's clock is set
-back.
+kctl uses sorted sets and hashes, not streams. A retried block has only its failed messages left, keeps its place and
+may make later blocks wait. A stream entry cannot do this. With streams, a lease would expire by the entry's idle time,
+which stops when the server's clock is set back.
 """
 
 import time
@@ -100,7 +100,7 @@ class RedisStorage(RedisDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields all blocks, except perhaps those that are put or settled in the meantime."""
+        """Yields all blocks. Blocks that are put or settled during the iteration may be missing."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]

@@ -39,11 +39,11 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns a subclass of the assignor `name`, by which a leader announces itself to every member.
+    """Returns a subclass of the assignor `name`. With it, the group's leader announces itself to every member.
 
     The leader writes its member id and the partition counts into the user data of every assignment. Other clients
     ignore this data. kafka-python's I/O thread calls `on_leader(generation, leader, partitions)` at every assignment.
-    `leader` is None if the leader is another client. `partitions` has the partition count of each topic.
+    `leader` is None if the leader is not a kctl worker. `partitions` has the partition count of each topic.
 
     In a cooperative group, a joining member claims only the partitions that `owned` returns.
     """
@@ -102,7 +102,7 @@ class MemberLost(Exception):
 
 
 class MemberFenced(Exception):
-    """Another member has joined with this `group.instance.id`. If this member joined again, it would fence that one."""
+    """Another member joined with this `group.instance.id`. If this member joined again, it would fence the other."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
@@ -205,8 +205,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets and returns the error of each rejected partition. Pass `is_reset` to commit them without a
-        note, as another client would. Raises MemberLost, MemberFenced, KafkaError."""
+        """Commits offsets and returns the error of each rejected partition. If `is_reset`, commits without a note, so
+        that the offsets count as a reset by another client. Raises MemberLost, MemberFenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -240,8 +240,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             self.is_rebalancing = self._is_eager
 
     async def on_partitions_assigned(self, assigned: set[TopicPartition]) -> None:
-        """Pauses all partitions, because otherwise the first poll would return records."""
-        self._consumer.pause(*assigned)
+        self._consumer.pause(*assigned)  # otherwise the first poll would return records
         self.is_rebalancing = False
         names = partition_names(self._consumer.assignment())
         log.info("generation %d of the group, assigned: %s", self._metadata().generation_id, names)
@@ -300,7 +299,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Makes kafka-python's coordinator take a snapshot of known metadata. Call it after `subscribe`. Otherwise version
+    """Makes kafka-python's coordinator take a snapshot of the metadata. Call it after `subscribe`. Otherwise version
     3.0.12 compares a leader's first assignment with an empty snapshot, and the group rebalances again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
@@ -308,15 +307,15 @@ def take_in_metadata(consumer: Any) -> None:
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
     """Makes a leader start a rebalance if the partition counts of topics differ from `partitions`. kafka-python 3.0.12
-    does this only in a leader that made the assignment, so not in a restarted static leader."""
+    does this only if the leader has made an assignment. A restarted static leader has not."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
     """Makes an evicted member give up its partitions before it joins again. If the group evicts a cooperative member
-    between JoinGroup and SyncGroup, kafka-python 3.0.12 claims the old partitions, which may have had another owner
-    meanwhile."""
+    between JoinGroup and SyncGroup, kafka-python 3.0.12 claims the old partitions, although another member may have
+    owned them since."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 

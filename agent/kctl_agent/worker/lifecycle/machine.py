@@ -1,7 +1,7 @@
 """The state machine of a worker, which takes events and returns actions.
 
 Each event is a method, which returns the resulting actions in order. Times are the caller's monotonic seconds. `tick`
-decides which queries must end. `start_due` starts at most one query, because a start is slow.
+decides which queries must end. `start_due` returns at most one StartQuery, because a start is slow.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ class Commit(Action):
 
 @dataclass(frozen=True, slots=True)
 class StartQuery(Action):
-    """Starts a query. The caller reports the result by `query_started`, `start_failed`, `driver_ended` or `lost`."""
+    """Starts a query. The caller then calls `query_started`, `start_failed`, `driver_ended` or `lost`."""
 
     group: Group
     is_careful: bool = False
@@ -111,7 +111,8 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """A worker's state. The first event is `polled`. Only the main thread and the thread of a revocation use it."""
+    """A worker's state. The first event is `polled`. Used by the main thread, or by a rebalance's thread
+    while the main thread waits."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -178,14 +179,15 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Records why throttling must begin (`full`), or must continue once it has begun (`nearly_full`)."""
+        """Records the reasons to begin throttling (`full`) and to continue throttling (`nearly_full`), or None."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
         self._groups.stored(partitions)
 
     def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """Records which partitions the careful query cleared of suspicion, and which have an unreadable record."""
+        """Records the careful query's results: partitions that are no longer suspicious, and partitions with an
+        unreadable record."""
         self._groups.clear(cleared)
         self._unreadable = unreadable
 

@@ -44,9 +44,9 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records that a query failed. Returns the number of failures in a row, and the seconds until the next start. A
-        failure does not make partitions suspicious if `is_own_fault` is false (an outage was the cause) or `was_read`
-        is false (the query could not be started)."""
+        """Records that a query failed. Returns the number of failures in a row, and the seconds until the next start.
+        Only a failure with `is_own_fault` (no outage) and `was_read` (the query had started) can make partitions
+        suspicious."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)
@@ -80,7 +80,7 @@ class _Out:
 
 
 class LeftOut:
-    """Partitions that queries leave out because no leader answers, each with the time of its next try."""
+    """Partitions that queries leave out because no leader answers. Each is tried again after a back-off."""
 
     def __init__(self) -> None:
         self._out: dict[TopicPartition, _Out] = {}

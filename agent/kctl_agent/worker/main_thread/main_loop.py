@@ -51,8 +51,8 @@ STORAGE_CHECK_SECONDS = 5.0  # interval for a worker without a batch
 
 @dataclass(eq=False)
 class LogChecks:
-    """Drains queries if a log was truncated below a position, or a stored offset is missing or below its position.
-    The next query decides again where to begin."""
+    """Drains all queries if a log was truncated below a query's position, or if a stored offset is missing or below
+    that position. The next query decides again where to begin."""
 
     _pipeline: Pipeline
     _brokers: Brokers
@@ -350,7 +350,8 @@ class Committer:
     _describe: Callable[[KafkaError, str], str]
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
-        """Commits the offsets that are due. A later turn retries failed commits. Raises MemberLost, MemberFenced."""
+        """Commits `positions` that are not yet committed. A later turn retries failed commits. Raises MemberLost,
+        MemberFenced."""
         commits, epochs = self._progress.commits, self._progress.epochs
         waiting = commits.waiting(self._membership.partitions, now)
         positions = {tp: position for tp, position in positions.items() if tp not in waiting}

@@ -1,5 +1,5 @@
 """Starts a query in four steps: decides on offsets, stores them, commits them and begins reading. If a worker freezes
-after a step and loses its partitions, its next step is rejected."""
+and loses its partitions, the storage or the group coordinator rejects a later step."""
 
 import logging
 import time

@@ -30,8 +30,8 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 
 class HalfMoved(Exception):
-    """A seek moved the group's offset, or may have moved it, but not the stored offset. If the group's offset has
-    moved, the next query starts there."""
+    """A seek may have moved the group's offset, but did not move the stored offset. If the group's offset has moved,
+    the next query starts at that offset."""
 
 
 @dataclass(eq=False)
@@ -50,8 +50,8 @@ class Seeking:
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """Returns the partition's position in its query. Without a query, returns the stored offset if it belongs to
-        this topic id, or else the committed offset."""
+        """Returns the query's position in the partition, or else the stored offset if its topic id is that of `found`,
+        or else the committed offset."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached
@@ -100,7 +100,7 @@ class Requests:
     _waiting: list[AcceptedOperation] = field(default_factory=list)
 
     def carry_out(self) -> None:
-        """Executes operations until one must wait."""
+        """Executes operations until one must wait for a running batch."""
         self._waiting += self._inbox.take()
         while self._waiting:
             operation = self._waiting[0]

@@ -1,7 +1,7 @@
 """Requeues dead letters of a table in a thread, because the main thread must not wait for Spark.
 
-A requeue continues when partitions move. Then another worker may requeue the same dead letters, but only one of the two
-can commit them to the tables.
+A rebalance does not stop a requeue. Another worker may then requeue the same dead letters, but only one of the two
+workers can commit them to the tables.
 """
 
 import logging
@@ -60,7 +60,7 @@ class Requeuing:
             self._thread.start()
 
     def close(self, seconds: float) -> None:
-        """Waits for a running requeue, but abandons it after `seconds`. The next worker repeats the requeue."""
+        """Waits at most `seconds` for a running requeue. If the requeue takes longer, another worker repeats it."""
         if self._thread is not None:
             self._thread.join(seconds)
             if self._thread.is_alive():

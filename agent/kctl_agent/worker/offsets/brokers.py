@@ -137,7 +137,7 @@ class Brokers:
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
         """Returns the facts that decide where reading starts, and the reason for each partition without an answer. To
-        notice a truncation, compares each log with `known`, or else with the note or epoch in the committed offset.
+        notice a truncation, compares each log with `known`, or else with the committed offset's `CommitNote` or epoch.
         Raises KafkaError."""
         group = self._settings.group
         try:
@@ -164,8 +164,8 @@ class Brokers:
     def divergences(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> dict[TopicPartition, int]:
-        """Finds the logs that differ from `before`, and returns the first different offset of each. Asks brokers only
-        about logs with a newer leader epoch. Raises KafkaError if a retry may succeed, and logs other errors."""
+        """Returns the first offset at which each truncated log differs from `before`. Asks brokers only about logs with
+        a newer leader epoch. Raises KafkaError if a retry may succeed, and only warns about other errors."""
         moved = {
             tp: (seen, now[tp]) for tp, seen in before.items() if seen and tp in now and now[tp].epoch > seen.epoch
         }

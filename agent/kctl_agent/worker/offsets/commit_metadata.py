@@ -1,9 +1,10 @@
-"""The note that a worker commits with an offset. It records which storage has the messages below the offset, and which
-log was read. If an offset has no note, another client committed it and may have reset the group.
+"""The note that a worker commits with an offset. It records the storage that has the messages below the offset, and
+the log's topic id, leader epoch and end. If an offset has no note, another client committed it and may have reset the
+group.
 
-Leader epochs (KIP-320) show whether the current log is still the log that was read. The end of a log does not show
-this, because a truncated log may grow past the position again. But a new leader knows where each older epoch ends in
-its log. If an epoch ends below the log end that its leader reported, the records between them are lost.
+Leader epochs (KIP-320) reveal a truncation. The end of a log does not, because a truncated log may grow again. A new
+leader knows where each older epoch ends in its log. If the noted epoch ends below the noted log end, the records
+between these two offsets are lost.
 """
 
 from __future__ import annotations
@@ -36,9 +37,9 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last seen log of each partition. `known` leaves out partitions that this worker gave up. Another owner may
-    have handled a truncation of these, so their logs are compared with the committed note instead. Only one thread
-    calls `began`, `observe` and `committed`."""
+    """The last seen log end of each partition. `known` leaves out partitions that this worker gave up, because another
+    worker may have handled a truncation already. These partitions are compared with the committed note instead. Only
+    one thread calls `began`, `observe` and `committed`."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -68,8 +69,8 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns each position that is above the log end in its committed note. Commit these again with a
-        newer note, because the old note does not reveal a truncation between the two."""
+        """Returns the positions above the log ends in their committed notes. Commit these positions again with a newer
+        note, because the old note does not reveal a truncation above its log end."""
         return {
             tp: position
             for tp, position in positions.items()
@@ -81,13 +82,14 @@ class Epochs:
 
 @dataclass(frozen=True, slots=True)
 class StorageId:
-    """Identifies a storage. `id` is random, from its creation. `name` is where it was when the offset was committed."""
+    """Identifies a storage. `id` is random, and made when a group first uses the storage. `name` is its location."""
 
     id: str
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether the ids are equal, or one is missing. A storage is another one only if its `name` differs too."""
+        """Whether the ids are equal or one is missing. If not, compare the names: an emptied storage keeps its
+        name, but not its id."""
         return not self.id or not other.id or self.id == other.id
 
 

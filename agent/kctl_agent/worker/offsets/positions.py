@@ -29,8 +29,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """A move of a start offset. `kind` is rewound, skipped, topic_recreated, truncated, records_lost,
-    storage_rolled_back, storage_lost_offsets or other_storage."""
+    """An unexpected start offset, which is reported as an event of this `kind`."""
 
     kind: str
     from_offset: int
@@ -74,7 +73,7 @@ class Moved:
 @dataclass(frozen=True, slots=True)
 class StartOffset:
     """The offset where reading a partition begins. If `must_commit`, commit it with a note before reading. Without
-    this commit, the next start after a put would find the old committed offset, and report a false move."""
+    this commit, the next start could mistake the old committed offset for a new reset of the group."""
 
     offset: int
     stored_offset: StoredOffset | None
@@ -86,14 +85,14 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
     """Decides where reading a partition begins. `first` is the offset for a partition that was never read.
 
     - A changed topic id invalidates the stored offset and an offset committed with the old id. An unknown id does not.
-    - If the committed offset has no note, another client committed it, and reading begins there. A different stored
-      offset is reported as a move.
+    - If the committed offset has no note, another client committed it, and reading begins there. If the stored
+      offset differs, this is reported as a move.
     - If the note names this storage, reading continues at the stored offset. A higher committed offset shows that the
       storage was rolled back. If the storage has no stored offset, reading begins at the committed offset.
     - If the note names another storage, the committed offset replaces the stored offset.
 
-    Finally the offset is moved into the log. An offset above the log's end, or above the first offset at which
-    the log has changed, shows a truncation. An offset below the log's start shows loss by retention.
+    Finally, if the log was truncated below the offset, the offset is lowered to the log's end, or to the first offset
+    at which the log has changed. If retention has removed unread records, the offset is raised to the log's start.
     """
     end = found.log_end if found.diverged is None else min(found.log_end, max(found.diverged, found.log_start))
     offset, moved = _go_on(found, stored, first, storage, end)

@@ -1,4 +1,4 @@
-"""Asks brokers and storage, decides a query's start offsets by `positions`, and sets the stored offsets."""
+"""Asks brokers and storage, decides a query's start offsets with `positions.decide`, and sets the stored offsets."""
 
 import socket
 from collections.abc import Mapping, Set
@@ -24,8 +24,8 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Where the requested partitions begin. With reset policy `latest`, includes all partitions of topics that
-    are new to the group. A partition without a stored offset would later begin at its log start."""
+    """Where reading the requested partitions begins. With reset policy `latest`, includes all partitions of topics
+    without stored offsets."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]

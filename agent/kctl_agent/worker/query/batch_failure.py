@@ -1,5 +1,6 @@
 """Describes in one line why a batch failed, and whether the storage or the registry was the cause. The driver gets an
-executor's exception as text. kctl marks its own exceptions with a secret token, so a record cannot imitate them."""
+executor's exception as text. A secret token marks kctl's own exceptions, because the text may quote a record that
+imitates one."""
 
 import re
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ JAVA_CLASS = re.compile(r"^: (\w+\.)*")
 
 @dataclass(frozen=True, slots=True)
 class BatchFailure:
-    """Why a batch failed. `is_storage` is true if the storage or the schema registry was unusable. `code` is that of
-    kctl's own exception, or empty."""
+    """Why a batch failed. `is_storage` is true if the storage or the schema registry was unusable. `code` is the code
+    of kctl's own exception, or empty."""
 
     text: str
     is_storage: bool = False

@@ -1,4 +1,4 @@
-"""The driver's side of a put. `BatchPut` is the interface between the `pipeline` and the kinds of storage."""
+"""The driver's part in storing a batch. `BatchPut` is the interface between `pipeline` and the kinds of storage."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UNEVEN_TASKS = 4  # tasks per concurrent task if partitions differ much in size
 
 @dataclass(frozen=True, slots=True)
 class PutDone:
-    """The result of a put. `last_timestamps` are in Unix seconds, and empty for a table."""
+    """What `put` stored. `last_timestamps` are Unix times of the partitions' last records, and empty for a table."""
 
     rows: int
     last_timestamps: Mapping[tuple[str, int], float]
@@ -39,7 +39,7 @@ def in_few_tasks(frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange],
 
 def task_count(sizes: Collection[int], at_a_time: int, least_records: int = 1) -> int:
     """Returns how many tasks read partitions of these sizes: `at_a_time`, or four times as many if sizes differ much.
-    There is at most one task per partition, and one per `least_records` records."""
+    There is at most one task per partition, and at most one per `least_records` records."""
     largest, total = max(sizes, default=0), sum(sizes)
     is_uneven = largest > 2 * total / max(len(sizes), 1) and largest > total / (UNEVEN_TASKS * at_a_time)
     most = UNEVEN_TASKS * at_a_time if is_uneven else at_a_time
@@ -64,8 +64,8 @@ class BatchPut(ABC):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        """Makes these messages of one partition dead letters, and moves the partition's stored offset past them. If it
-        raises StorageError, that offset has not moved, but a table may have the dead letters."""
+        """Stores `messages` of one partition as dead letters, and moves the partition's stored offset past them. If it
+        raises StorageError, that offset has not moved, but a table of dead letters may have them."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
@@ -74,7 +74,7 @@ class BatchPut(ABC):
 
 
 class BlockPut(BatchPut):
-    """Puts blocks into a storage. The streaming query runs the transform, which must not move records."""
+    """Stores batches as blocks. The streaming query runs the transform."""
 
     def __init__(self, storage: Storage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)

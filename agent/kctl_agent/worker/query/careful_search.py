@@ -1,9 +1,9 @@
 """Decides the reading order of partitions whose query failed, so that a bad record stops only its own partition. Times
 are the caller's monotonic seconds.
 
-A failed group is divided until a partition fails alone. Then smaller and smaller ranges of this partition are read
-until a single record fails. Other partitions are read in between. The failed record is retried with a back-off. Any
-thread may call `cleared` and `unreadable`. Only one thread calls the other methods.
+Partitions that failed together are divided into smaller sets until one fails alone. Then smaller and smaller ranges of
+this partition are read until a single record fails. Other partitions are read in between. The failed record is retried
+with a back-off. Any thread may call `cleared` and `unreadable`. Only one thread calls the other methods.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class CarefulSearch:
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns the ranges to read now. Returns no ranges if there are no records or a back-off lasts."""
+        """Returns the ranges to read now. Returns no ranges while all partitions wait for records or for the end of a
+        back-off."""
         for tp, each in self.partitions.items():
             if each.goal is None:
                 each.goal = ends.get(tp)

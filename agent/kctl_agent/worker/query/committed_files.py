@@ -2,8 +2,8 @@
 
 Spark may run a task twice, even at the same time, and an abandoned attempt may continue to write. So kctl uses the
 commit protocol of Spark's streaming file sink, which gives each file a random name and does not rename files. For each
-task, the driver gets the file names of one attempt. kctl compares the rows in these files with Spark's count, because a
-file system, a locale or a listing may hide files.
+task, the driver gets the file names of one attempt. kctl compares the rows in these files with Spark's count, to
+notice missing files.
 """
 
 # ruff: noqa: SLF001 - PySpark chooses no protocol for one job, and waits for an observation without end

@@ -1,5 +1,5 @@
-"""PySpark's daemon, which forks a Python for each task. It imports the modules of a put before the first fork. A fork
-lacks the daemon's threads, but this is harmless: pyarrow's jemalloc restarts its threads, and OpenBLAS has none,
+"""PySpark's daemon, which forks a Python for each task. Before the first fork, it imports the modules that tasks need.
+A fork lacks the daemon's threads, but this is harmless: pyarrow's jemalloc restarts its threads, and OpenBLAS has none,
 because Spark sets `OMP_NUM_THREADS`."""
 
 import gc

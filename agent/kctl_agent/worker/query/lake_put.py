@@ -192,7 +192,7 @@ class LakePut(BatchPut):
 
 
 def records(session: SparkSession, messages: Sequence[Message], errors: Sequence[str]) -> DataFrame:
-    """Returns messages as rows of Spark's source, each with its error. A timestamp that Spark cannot
+    """Makes rows of messages, as Spark's Kafka source does, and adds the errors. A timestamp that Spark cannot
     represent becomes -1, Kafka's value for a missing timestamp."""
     rows = [
         (m.topic, m.partition, m.offset, m.timestamp if is_readable(m.timestamp) else -1, m.key, m.value, m.headers, e)

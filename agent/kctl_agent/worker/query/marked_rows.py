@@ -2,8 +2,8 @@
 by an error in the column `_kctl_error`.
 
 The first pass counts the marked rows and writes all other rows to the table. A second pass runs the transform again and
-makes dead letters of the marked rows. If it marked other rows, or changed topic, partition or offset, messages would be
-lost or stored twice. So kctl compares the marks.
+makes dead letters of the marked rows. If the two passes mark different rows, kctl rejects the batch, because messages
+would be lost or stored twice.
 """
 
 from abc import ABC, abstractmethod
@@ -43,7 +43,7 @@ def is_marking(rows: DataFrame) -> bool:
 
 
 def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
-    """Rejects a transform whose marks cannot be traced to messages. Raises BootstrapError."""
+    """Checks the output columns of a transform that marks rows. Raises BootstrapError."""
     if place and KAFKA not in rows.columns:
         raise BootstrapError(
             f"the transform {name} marks rows by {ERROR} but drops {KAFKA}, which identifies their messages"
@@ -68,7 +68,7 @@ def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
 
 
 class Marked(ABC):
-    """The marked rows of a batch. `others` are the unmarked rows. Write `others` first."""
+    """The marked rows of a batch. Write the unmarked rows, `others`, before you use other members."""
 
     def __init__(self, rows: DataFrame, counts: Sequence[Column]) -> None:
         self._rows = rows
@@ -78,7 +78,7 @@ class Marked(ABC):
 
     @cached_property
     def counted(self) -> dict[str, Any]:
-        """Returns the aggregates of the marked rows. Call it only after `others` are written."""
+        """The values of the aggregates `counts` by name. `count` is the number of marked rows."""
         return observed(self._first) or self._rows.agg(*self._counts).collect()[0].asDict()
 
     @property
@@ -87,8 +87,8 @@ class Marked(ABC):
 
     @abstractmethod
     def messages(self, source: DataFrame, *of_batch: Column) -> DataFrame:
-        """Returns each message that has a marked row as one row of the dead-letter table. Its content is that of
-        `source`. `of_batch` are the columns `cluster`, `group`, `tries` and `reading`."""
+        """Returns one dead letter for each message that has marked rows. Key, value and headers come from `source`.
+        `of_batch` are the columns `cluster`, `group`, `tries` and `reading`."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
         """Checks that the two passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,
@@ -96,7 +96,7 @@ class Marked(ABC):
 
 
 class UndecodedRows(Marked):
-    """Rows of `TypedRows`, marked if their value could not be decoded."""
+    """The rows from `TypedRows.decoded`, marked if the value could not be decoded."""
 
     def __init__(self, rows: DataFrame) -> None:
         super().__init__(rows, [f.count(ERROR).alias("count"), f.count(PREFIX).alias("unknown")])

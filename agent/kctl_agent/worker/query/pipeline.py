@@ -1,8 +1,9 @@
 """The streaming queries of a worker, which read assigned partitions from their start offsets and store batches.
 
-Usually one query reads all partitions. If some are suspicious, a second query reads them. Each query has a scratch
-checkpoint. Spark passes each batch to kctl on a Py4J callback thread (`Run.put_batch`). kctl reads a batch's end
-offsets from the checkpoint's offset log, which Spark writes before it runs the batch.
+Usually one query reads all partitions. A second query (`CarefulRun`) reads partitions that may contain bad records.
+Each streaming query has a scratch checkpoint. Spark passes each batch to kctl on a Py4J callback thread
+(`Run.put_batch`). kctl reads a batch's end offsets from the checkpoint's offset log, which Spark writes before it runs
+the batch.
 """
 
 from __future__ import annotations
@@ -272,7 +273,8 @@ class Pipeline:
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Ends the query of `group`, or all queries, and returns the stored positions. Abandons batches that still run
-        after `wait_seconds`. Their tasks may still store messages for a moment, but no message is stored twice."""
+        after `wait_seconds`. Their tasks may still store messages for a moment, but the stored offsets prevent
+        duplicates."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

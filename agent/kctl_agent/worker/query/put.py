@@ -1,4 +1,4 @@
-"""The executor's side of a put, which writes Arrow batches into the storage. Memory is bounded by two Arrow batches."""
+"""The executor's side of a put, which writes Arrow batches into the storage. At most two batches are in memory."""
 
 import gc
 from collections.abc import Iterator, Mapping
@@ -41,7 +41,7 @@ class BatchRange:
 
 
 class BadOrder(StorageError, code="bad_order"):
-    """The transform has moved records, so a task does not get whole partitions in offset order."""
+    """The transform has moved, sorted or repeated records, or changed their topic or partition."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the columns for the put. A topic becomes its index in `topics`."""
+        """Returns the put's columns as SQL. `topic` is the topic's index in `topics`."""
         # With names, Spark took 3 to 8 % longer (benchmarks/README.md). Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -103,9 +103,8 @@ class _Task:
 
 
 def put_partitions(job: PutJob, batches: Iterator[Any]) -> Iterator[Any]:
-    """Stores one task's Arrow record batches. Yields one Arrow batch with a row of `RESULT_SCHEMA` per partition. If it
-    raises BadOrder, GapRefused, StoredOffsetMoved or StorageUnusable, the failed portion was not stored, but earlier
-    portions may be."""
+    """Stores one task's Arrow record batches. Yields one Arrow batch with a row of `RESULT_SCHEMA` per partition.
+    Raises BadOrder and the errors of `Writer.put_all`. Records stored before the error remain stored."""
     task = _Task(job)
     with job.storage.writer() as writer:
         for batch in batches:

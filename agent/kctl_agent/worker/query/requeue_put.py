@@ -1,4 +1,4 @@
-"""Requeues dead letters of a table in a batch of their own. Values do not pass through Python."""
+"""Requeues dead letters of a table in a batch of their own."""
 
 import re
 from collections.abc import Callable, Iterator

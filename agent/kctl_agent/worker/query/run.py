@@ -1,4 +1,4 @@
-"""A running query: its batches and their progress. A `CarefulRun` reads range by range in a thread."""
+"""A running query: its batches and their progress."""
 
 from __future__ import annotations
 
@@ -121,8 +121,8 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch` as batches. No StreamingQuery runs, so this object imitates one and is
-    its own `query`."""
+    """Stores the ranges of a `CarefulSearch` as batches in a thread. `query` is this object, which has
+    StreamingQuery's members `isActive`, `exception` and `stop`."""
 
     def __init__(
         self,
@@ -139,8 +139,8 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. `unreadable(partition, offset)` returns messages that may become dead letters,
-        beginning at `offset`."""
+        """Starts the thread. `unreadable(partition, offset)` returns messages from `offset` on that may become dead
+        letters."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -154,7 +154,7 @@ class CarefulRun(Run):
         return self._thread.is_alive()
 
     def exception(self) -> None:
-        """Returns None, because `failure` has the cause."""
+        """Returns None. See `failure` for the error."""
 
     def stop(self) -> None:
         self._session.sparkContext.cancelJobsWithTag(self._token)
@@ -199,7 +199,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes dead letters if the record certainly caused the failure. Returns False if the record must be
+        """Makes dead letters unless an outage may have caused the failure. Returns False if the record must be
         retried."""
         messages = self._unreadable(tp, offset) if why.code in OF_RECORD else []
         if not messages:

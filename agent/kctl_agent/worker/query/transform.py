@@ -1,8 +1,8 @@
-"""The user's transform, a stateless function DataFrame -> DataFrame that leaves each record in its partition and order.
-Also finds the version of the imported user modules and ships them to executors on other machines.
+"""The user's transform, a function DataFrame -> DataFrame without state over batches. Only a transform for a table may
+move or combine records. Also ships the imported user modules to executors on other machines.
 
-An engine's Python processes outlive a worker and would keep old code. Spark starts new ones only if their environment
-changes, so the environment contains the version.
+The Python processes of an engine outlive a worker and would keep old code. So their environment contains the version of
+the modules. If the version changes, Spark starts new processes.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def ship_modules(context: Any, import_dir: Path) -> None:
     """Ships the user's modules through Spark's file server. Ships only what this process has imported, because
-    `import_dir` may contain secrets. Call it before the first Python function of `context`. Raises OSError."""
+    `import_dir` may contain secrets. Call it before Spark first runs a Python function. Raises OSError."""
     written = io.BytesIO()
     files = sorted(path.relative_to(import_dir) for path in _imported(import_dir))
     with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as archive:

@@ -1,7 +1,7 @@
 """Decodes Avro in Spark. Values of messages become typed columns, by one `from_avro` for each schema of a batch.
 
 A message names its schema, but Spark needs all schemas before the batch runs. So the driver runs the batch with the
-schemas that it knows. If the batch has other schemas, the driver asks the registry. If the registry has one of them,
+schemas that it knows. If the batch has other schemas, the driver asks the registry. If the registry has any of them,
 the driver runs the batch again.
 """
 
@@ -40,7 +40,7 @@ RESERVED = ("_kafka", "_kctl")
 
 
 class Known(NamedTuple):
-    """The known schemas. Threads share this object, so it is replaced, never changed."""
+    """The known schemas. Threads share this object: do not change it, replace it."""
 
     reader: Schema | None = None
     writers: Mapping[str, Sequence[bytes]] = MappingProxyType({})
@@ -105,9 +105,9 @@ class TypedRows:
             self._known = self._known._replace(reader=newest)
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
-        """Adds columns of this schema (Spark's JSON) to the table if allowed. Returns the columns to write, with
-        the table's names and types, or None if they equal `schema`. Raises StorageUnusable, or RegistryUnusable if a
-        type does not fit the table."""
+        """Adds missing columns of `schema` (Spark's JSON) to the table, if `storage.merge_schema` is set. Returns the
+        columns to write, with the table's names and types, or None to write those of `schema` unchanged. Raises
+        StorageUnusable, or RegistryUnusable if a type does not fit the table."""
         fields, label = json.loads(schema)["fields"], self._known.label
         there = storage.columns()
         try:
@@ -154,8 +154,8 @@ class TypedRows:
 
     def decoded(self, rows: DataFrame) -> DataFrame:
         """Returns rows with the record's fields as columns. `_kafka` has the columns of `rows`, and `_kctl_error` has
-        the error of a value that cannot be decoded. If its schema is unknown, `_kctl_prefix` has its prefix. Raises
-        RegistryUnusable."""
+        the error of a value that cannot be decoded. `_kctl_prefix` has the prefix of a value whose schema is unknown.
+        Raises RegistryUnusable."""
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)

@@ -5,12 +5,13 @@ A requeue has three steps. Even if a process is killed, no message is lost or be
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
    `requeue`, and no longer count as dead letters.
 2. *The batch*: a worker transforms the rows whose `requeue` is higher than in the last batch. If the transform fails
-   again on some rows, the worker writes these to a folder as new dead letters. It commits the results to the main
-   table, with the number of the newest request and the number in the folder's name.
-3. *The clean-up*: this worker, the next one or a cancellation commits the folder's dead letters to the dead-letter
-   table. So the transform, which may have changed, does not run again. A second commit removes the requeued rows.
+   again on rows, the worker writes them as new dead letters to a folder with a random number in its name. It commits
+   the results, the random number and the newest request's number to the main table.
+3. *The clean-up*: the worker commits the folder's dead letters to the dead-letter table. A second commit removes the
+   requeued rows. If the worker is killed, the next worker or a cancellation makes both commits, without running the
+   transform again.
 
-A cancellation is a batch without files. Its third step removes the numbers and keeps the rows.
+A cancellation is a batch without files. Its step 3 keeps the rows, and clears their `requeue`.
 
 Dead letters can be requeued only after the batch that wrote them is committed, because an uncommitted batch may run
 again with another transform.
@@ -106,7 +107,7 @@ def numbered_files(table: DeltaTable) -> list[str]:
 
 
 class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
-    """The batch that wrote these dead letters of a table is not committed yet. After its commit, a worker
+    """Dead letters of a table belong to a batch that is not committed yet. Once that batch is committed, a worker
     requeues them."""
 
 
@@ -125,8 +126,8 @@ class PutBack:
 
 
 class Requeues:
-    """The requeue requests of one group of one cluster, recorded as numbers in `txn` actions of both tables. A group's
-    requests in all clusters are numbered in one sequence. For one thread at a time."""
+    """The requeue requests of one group and cluster, recorded as numbers in `txn` actions of both tables. All clusters
+    of the group share one sequence of numbers. For one thread at a time."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -154,7 +155,7 @@ class Requeues:
 
     def cancel(self) -> int:
         """Cancels requests that no worker has executed yet, and returns the number of rows. Raises RequeueTaken. The
-        next call completes an interrupted cancellation."""
+        next call of `cancel` or `next` completes an interrupted cancellation."""
         state = self._finished_state()
         if state.requested <= state.stored:
             return 0
@@ -309,11 +310,10 @@ class Requeues:
 
 @dataclass(eq=False)
 class RequeueBatch:
-    """A batch of `messages` dead letters to transform again. Their numbers are above `state.stored`, and at most
-    `state.requested`.
+    """The dead letters of the requests after `state.stored` up to `state.requested`, to transform again.
 
-    `files` also contain other dead letters. An offset that was read several times (after a seek, or in a recreated
-    topic) has several rows, at most `copies`.
+    `messages` is their number. `files` also contain other dead letters. A seek or a recreated topic repeats offsets:
+    `copies` is the highest number of dead letters with the same topic, partition and offset.
     """
 
     requeues: Requeues
@@ -328,8 +328,8 @@ class RequeueBatch:
     kept: Written | None = None
 
     def commit(self) -> PutBack:
-        """Adds the files to the main and the dead-letter table. Raises RequeueTaken if another process was faster, and
-        StorageUnusable if the result is unknown."""
+        """Commits the new rows to the main table, then cleans up (step 3). Raises RequeueTaken if another process was
+        faster, TableRefused, and StorageUnusable, also if the result is unknown."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:

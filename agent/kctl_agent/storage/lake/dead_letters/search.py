@@ -1,5 +1,5 @@
-"""Searches dead letters in their table, the oldest first. The only index is the minimum and maximum of each column per
-file. So the search first reads the coordinates of all matching dead letters, then the rows to return."""
+"""Searches dead letters in their table, the oldest first. The table's rows are not sorted. So `next_rows` first
+reads and sorts the times and places of all matching rows, then reads the other columns of one page."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ def needs_rows(selection: Selection) -> bool:
 
 
 def reading(table_id: str, version: int) -> str:
-    """Identifies one pass over a partition. After a seek, or in a recreated topic, a new pass reads offsets again."""
+    """Identifies one pass over a partition. A seek or a recreated topic begins a new pass, which may repeat offsets."""
     return f"{table_id}/{version}"
 
 

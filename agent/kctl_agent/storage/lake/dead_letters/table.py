@@ -1,8 +1,9 @@
 """Messages that a transform could not read, as rows of a second Delta table next to the main table.
 
-One commit cannot change two tables. So a batch first commits its dead letters, with stored offsets of their own.
-Afterwards it commits its rows with the group's stored offsets. If the batch is repeated in between, it finds these dead
-letters (`earlier_try`), and transforms only the others. So each message is in one table, even if the transform changed.
+One commit cannot change two tables. So a batch first commits its dead letters to this table, with separate stored
+offsets. Afterwards it commits its rows and the group's stored offsets to the main table. If the second commit fails,
+the next try of the batch finds the dead letters (`earlier_try`), and transforms only other messages. So each message is
+in one table, even if the transform changed.
 """
 
 import time
@@ -44,8 +45,8 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try that committed dead letters up to `stored`, but no rows. `messages` are the topic, partition and
-    offset of each."""
+    """An earlier try that committed dead letters up to `stored`, but no rows. `messages` are their topics,
+    partitions and offsets."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
     messages: tuple[tuple[str, int, int], ...] = ()
@@ -54,7 +55,8 @@ class EarlierTry:
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
         """`ask_cluster` returns the id of the group's current cluster. If the group has stored offsets of several
-        clusters, only dead letters of the current one are requeued. Without `ask_cluster`, all are."""
+        clusters, only dead letters of the current one are requeued. Without `ask_cluster`, those of all clusters
+        are."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -108,7 +110,8 @@ class DeadLetterTable(DeadLetterStore):
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
         """Stops processes that planned a batch earlier, such as a frozen former owner, from committing dead letters.
-        Returns False if there is no table, which they could still create. Raises StoredOffsetMoved, StorageUnusable."""
+        Returns False if the table does not exist: those processes can still create it. Raises StoredOffsetMoved,
+        StorageUnusable."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
@@ -203,7 +206,6 @@ class DeadLetterTable(DeadLetterStore):
         expect: int | None = None,
         progress: Progress = silent,
     ) -> int:
-        """Passes dead letters to `send` file by file."""
         if not self.storage.table.exists():
             return check_count(0, expect)
         selection, done = selection.dated(time.time()), 0

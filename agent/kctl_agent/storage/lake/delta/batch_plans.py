@@ -34,7 +34,7 @@ GIVEN_UP_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The table's `version` when a batch started, and the `numbers` of its `txn` actions then (None: not set)."""
+    """The table's `version` and the `numbers` of its `txn` actions (None: not set) when a batch started."""
 
     version: int
     numbers: Mapping[str, int | None]

@@ -130,7 +130,7 @@ def _written_local(table: LocalFolder) -> DeltaTable:
 
 
 def yield_to_others() -> None:
-    """Gives this process the lowest priority and one delta-rs thread. If memory runs out, the kernel kills it first."""
+    """Gives this process the lowest CPU priority, one delta-rs thread, and the highest OOM score."""
     os.setpriority(os.PRIO_PROCESS, 0, 19)
     os.environ["TOKIO_WORKER_THREADS"] = "1"
     Path("/proc/self/oom_score_adj").write_text("1000")

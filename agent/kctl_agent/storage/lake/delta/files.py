@@ -48,7 +48,7 @@ class DataFile:
 
     @property
     def stats(self) -> str:
-        """The statistics as JSON for the log. Long texts are truncated to values that are still bounds."""
+        """The statistics as JSON for the log. Long texts are shortened, but remain lower or upper bounds."""
         least = {name: bound for name, value in self.least.items() if (bound := _bound(value)) is not None}
         greatest = {
             name: bound for name, value in self.greatest.items() if (bound := _bound(value, upper=True)) is not None
@@ -61,7 +61,7 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file that the table's log names. `path` is escaped as in the log."""
+    """A file in the table's log. `path` is escaped as in the log."""
 
     path: str
     size: int
@@ -129,8 +129,8 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Syncs and returns the files with rows (with `names`, only these), and removes all others. Ignores `NOTE` and
-    hidden folders."""
+    """Syncs and returns the files with rows (with `names`, only these). Removes the others, except `NOTE` and files
+    in hidden folders."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -152,7 +152,7 @@ def read_files(table: Folder, folder: Folder, names: Collection[str] | None = No
 
 
 class DayRefused(TableRefused, code="day_refused"):
-    """A date by which the table is partitioned is before year 1 or after 9999. The message names the day and column."""
+    """A row has a date outside the years 1 to 9999 in a partition column. The message names the date and column."""
 
 
 def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str]) -> None:
@@ -167,13 +167,13 @@ def check_days(table: object, files: Iterable[DataFile], columns: Sequence[str])
 
 
 def is_hidden(name: str) -> bool:
-    """Whether engines ignore a file or folder of this name, such as a leftover of abandoned tasks or a checksum. The
-    folder of a partition by `_day` is not hidden, because its name contains `=`."""
+    """Whether engines ignore a file or folder of this name, such as a leftover of abandoned tasks or a checksum."""
+    # `_day=2026-01-31` is the folder of a partition.
     return name.startswith(("_", ".")) and "=" not in name
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether the footer's statistics reveal NaN, as in files of Spark or kctl. Other writers leave NaN out."""
+    """Whether the footer's statistics include NaN. Spark and kctl write such footers; other writers leave NaN out."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 

@@ -72,7 +72,7 @@ def added(table: Folder, version: int) -> list[str]:
 
 
 def own_file(path: str) -> str:
-    """Turns a path in the log into a name in the table's folder. Raises LogUnreadable for a file elsewhere."""
+    """Returns the name in the table's folder for a path in the log. Raises LogUnreadable for a file elsewhere."""
     name = unquote(path)
     if name.startswith("/") or ELSEWHERE.match(name) or ".." in name.split("/"):
         raise LogUnreadable(f"its log has the file {name!r}, which is not in its folder")
@@ -99,8 +99,8 @@ def checkpoint_opened(table: Folder, name: str) -> Iterator[ParquetFile]:
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The newest checkpoint of a log and the entries after it. `checkpoint` is its version (-1: none), and `versions`
-    are the versions of the entries, in order."""
+    """The newest checkpoint of a log and the entries after it. `checkpoint` is the checkpoint's version (-1: none),
+    and `versions` are the entries' versions, in order."""
 
     checkpoint: int
     checkpoint_files: tuple[str, ...]
@@ -112,8 +112,8 @@ class LogFiles:
 
 
 def log_files(table: Folder, below: int | None = None) -> LogFiles:
-    """Lists the log from its newest checkpoint on. Pass `below` to ignore checkpoints from this version on, for example
-    because one is damaged. Raises OSError."""
+    """Lists the newest checkpoint and the entries after it. With `below`, ignores checkpoints of this version or above,
+    for example because one is damaged. Raises OSError."""
     names = table.subfolder(LOG).names
     if below is None:
         found = _log_files(names(_pointed_at(table)))
@@ -146,7 +146,7 @@ def _log_files(names: Iterable[str], below: int | None = None) -> LogFiles:
 
 
 def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]]) -> bytes | None:
-    """Commits these actions as this version. Returns the entry's bytes, or None if another writer was first. After an
+    """Commits `actions` as `version`. Returns the entry's bytes, or None if another writer was first. After an
     OSError, only the log shows whether the entry exists."""
     # No escapes: delta-rs decodes those from U+100000 on as another character.
     lines = (json.dumps(action, separators=(",", ":"), ensure_ascii=False) + "\n" for action in actions)

@@ -1,11 +1,11 @@
 """Reads the newest version of a table's log. If the log was read before, reads only the newer entries.
 
-A process may be frozen between any two steps, while others clean up the log or replace the table. Before delta-rs and
-Spark remove entries below a checkpoint, they write the pointer to it (`_last_checkpoint`). So while the pointer is
-unchanged, no unread entry was removed.
+Between any two steps of a read, others may clean up the log or replace the table. Before delta-rs and Spark remove
+entries, they write a checkpoint that includes them, and then write its version to `_last_checkpoint`. So if this file
+is unchanged, all unread entries still exist.
 
-Delta's writer for Spark checks that an entry is missing, and then renames its own file to that name. If another process
-has written the entry in between, the rename overwrites it. This changes the entry's stamp, so that kctl notices it.
+Delta's writer for Spark checks that an entry's name is free, and then renames its own file to this name. If another
+process writes the entry in between, the rename overwrites it. kctl notices the changed `FolderFile.stamp`.
 """
 
 from collections.abc import Iterable
@@ -49,8 +49,8 @@ class DeltaLogReader:
         return stamp is not None and stamp == self._stamp(name)
 
     def newest(self) -> LogState:
-        """Reads the newest version, and syncs the entries of other writers. Raises NoTable, LogUnreadable, OSError, and
-        StorageUnusable if an entry was overwritten. After an error, the next call reads the whole log again."""
+        """Reads the newest version, and makes other writers' entries durable. Raises NoTable, LogUnreadable, OSError,
+        and StorageUnusable if an entry was overwritten. After an error, the next call reads the whole log again."""
         state, self._state = self._state, None  # a partly read state is not continued
         if state is None or not self._is_read_on(state):
             try:
@@ -63,8 +63,8 @@ class DeltaLogReader:
     def _is_read_on(self, state: LogState, *, is_upon: bool = False) -> bool:
         """Reads newer entries into `state`. Returns False if the whole log must be read again.
 
-        Pass `is_upon` after writing the next entry. Then, if the last entry of `state` has changed, another
-        writer has overwritten it (StorageUnusable). Without `is_upon`, such a change means that the log was replaced.
+        If the last entry of `state` has changed, returns False, because the log was replaced. With `is_upon` (kctl has
+        just written the next entry), raises StorageUnusable instead, because the last entry was overwritten.
         """
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
@@ -114,8 +114,8 @@ class DeltaLogReader:
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:
-        """Returns the state with the entry just written, after checking that all readers see the entry. Raises
-        StorageUnusable, LogUnreadable, OSError."""
+        """Checks that the log still includes the entry just written, and returns the new state. Raises StorageUnusable,
+        LogUnreadable, OSError."""
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):

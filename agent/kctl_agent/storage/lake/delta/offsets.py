@@ -1,9 +1,9 @@
 """Stored offsets as `txn` actions of a Delta table's log. Pure.
 
-An action has a name and a 64-bit number, and survives checkpoints of the log. If two concurrent commits set one name,
-the table accepts only the first. So every commit of a batch sets `kctl/CLUSTER/GROUP/TOPIC/N` of each partition to the
-next offset. `…/version`, `…/topic-id-high` and `…/topic-id-low` have the rest of the stored offset. The number of
-`…/claim` changes each time a batch is about to store dead letters of the partition.
+An action has a name and a 64-bit number, and survives checkpoints of the log. If two concurrent commits set the same
+name, the table accepts only the first. Every commit of a batch sets `kctl/CLUSTER/GROUP/TOPIC/N`, for each partition N,
+to the next offset. `…/version`, `…/topic-id-high` and `…/topic-id-low` have the other fields of `StoredOffset`. Before
+a batch stores dead letters of the partition, it sets `…/claim` to a random number to fence earlier batches.
 """
 
 import uuid

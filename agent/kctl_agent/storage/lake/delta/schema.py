@@ -51,8 +51,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """Returns the first type within `type_` that some engines cannot read, such as an interval, or None. delta-rs would
-    accept some of these types."""
+    """Returns the first type within `type_` that some engines cannot read, such as an interval, or None. Includes types
+    that delta-rs accepts."""
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -144,8 +144,8 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that the table's files may be replaced. Raises TableRefused if it has deletion vectors: kctl does not
-    apply them, so deleted rows would return."""
+    """Checks that the table's files may be replaced. Raises TableRefused if the table has deletion vectors, because
+    kctl would restore the deleted rows."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(

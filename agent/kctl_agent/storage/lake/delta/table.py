@@ -52,8 +52,8 @@ class Overtaken(StorageUnusable, code="compaction_overtaken"):
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table before its files were listed, and the files that were removed since. Before a commit, kctl compares
-    this state with the log, because two compactions of one file would duplicate its rows."""
+    """The table's state before its files were listed, and the files removed after that. Before each commit, `check`
+    searches the log for conflicting changes. If two compactions replaced one file, its rows would be duplicated."""
 
     version: int
     committed_at: float | None
@@ -97,7 +97,7 @@ COMMIT_SECONDS = 30.0
 
 
 class LakeTable:
-    """A Delta table. For any thread, one at a time."""
+    """A Delta table. Thread-safe: a lock serializes reads and changes."""
 
     def __init__(self, folder: Folder) -> None:
         self.folder = folder
@@ -205,9 +205,9 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files, or without `added` removes them with their rows, and returns the new version. TableRefused
-        and Overtaken mean that the table is unchanged. After any other StorageUnusable, only the log shows whether
-        the files were replaced."""
+        """Replaces files, and returns the new version. If `added` is empty, the rows of `removed` are deleted.
+        TableRefused and Overtaken mean that the table is unchanged. After other errors, only the log shows whether the
+        files were replaced."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -221,8 +221,8 @@ class LakeTable:
         return version
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Runs an UPDATE or DELETE of delta-rs, and returns the number of rows. Retries if another writer comes first.
-        Raises StorageUnusable, TableRefused."""
+        """Runs an UPDATE or DELETE of delta-rs, and returns the result of `change`. Retries if another writer commits
+        first. Raises StorageUnusable, TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():
             for _ in range(ATTEMPTS):
@@ -242,8 +242,7 @@ class LakeTable:
         raise StorageUnusable(f"other writers of the table {self.folder} came first {ATTEMPTS} times: {refused}")
 
     def exists(self) -> bool:
-        """Whether the table exists. Does not use delta-rs, which holds the GIL while a store does not answer."""
-        with self.errors():
+        with self.errors():  # without delta-rs, which holds the GIL until an object store answers
             if self._log.is_there():
                 return True
             return log_files(self.folder).newest >= 0

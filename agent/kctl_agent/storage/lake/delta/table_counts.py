@@ -1,4 +1,5 @@
-"""Counts a table's files, bytes and rows. Reads the log part by part, because delta-rs' list of files is too large."""
+"""Counts a table's files, bytes and rows. Reads the log in parts, because delta-rs would load the list of all
+files into memory."""
 
 import json
 import re

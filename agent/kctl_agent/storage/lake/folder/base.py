@@ -1,5 +1,5 @@
 """The folder of a table, with the operations that kctl itself needs. delta-rs and Spark open the folder themselves.
-File names are relative to the folder, with `/`. Unlike in the log, they are not escaped."""
+File names are relative to the folder, with `/`. Paths in the table's log are URL-encoded; these names are not."""
 
 import errno
 from abc import ABC, abstractmethod
@@ -33,7 +33,8 @@ def check_size(name: str, size: int, most_bytes: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """A file in a folder. `modified` is by the clock of the file system or store. `stamp` changes with each write."""
+    """A file in a folder. `modified` is Unix time by the clock of the file system or store. `stamp` changes with
+    each write."""
 
     name: str
     size: int
@@ -42,7 +43,7 @@ class FolderFile:
 
 
 class Folder(ABC):
-    """A table's folder, for any thread. Failures usually raise OSError, with one line as `strerror`."""
+    """A table's folder, for any thread. Most failures raise OSError with a one-line `strerror`."""
 
     uri: str
     options: dict[str, str] | None = None
@@ -106,12 +107,12 @@ class Folder(ABC):
     def find(self, name: str) -> FolderFile | None: ...
 
     def stamps(self, names: Collection[str]) -> dict[str, str]:
-        """Returns the stamps of the files that exist. All `names` are in one folder."""
+        """Returns the stamps of the files that exist. All `names` must be in one folder."""
         return {file.name: file.stamp for file in map(self.find, names) if file is not None}
 
     @abstractmethod
     def files(self) -> Iterator[FolderFile]:
-        """Yields all files, also in subfolders. A missing folder has no files. An object store omits empty files."""
+        """Yields all files, also in subfolders. A missing folder has no files. Skips empty S3 objects."""
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:

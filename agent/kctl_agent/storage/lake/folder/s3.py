@@ -44,7 +44,7 @@ _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
 class S3Folder(Folder):
     def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
-        """`path` has no `/` at either end. Folders made from this one share its client."""
+        """`path` has no `/` at either end. `sibling` and `subfolder` share the client."""
         self._store = store
         self._path = path
         self._given = client
@@ -85,8 +85,8 @@ class S3Folder(Folder):
         )
 
     def check(self) -> None:
-        """Checks that only one of eight concurrent creations succeeds. Some stores (S3Proxy 3.1, S3Mock 5.0) reject the
-        second of two sequential writers, but accept several concurrent ones."""
+        """Checks that only one of nine attempts to create an object succeeds. Eight are concurrent, because some stores
+        (S3Proxy 3.1, S3Mock 5.0) reject only sequential attempts."""
         probe = f"{FOLDER}/conditional-put-{uuid.uuid4().hex}"
         contents = [uuid.uuid4().bytes for _ in range(AT_ONCE + 1)]  # differ, to recognize ours after a lost reply
         try:
@@ -118,7 +118,7 @@ class S3Folder(Folder):
         return any(file.name.split("/")[0] not in than for file in self.files())
 
     def make(self) -> None:
-        """Writes an object, because a prefix exists only while it has an object."""
+        """Writes an object, because S3 has no empty folders."""
         self.write(MADE, b"1")
 
     def exists(self) -> bool:
@@ -148,8 +148,8 @@ class S3Folder(Folder):
             obstore.put(self._client, self._key(name), content, use_multipart=False)
 
     def create(self, name: str, content: bytes) -> bool:
-        """Creates an object. Also returns True if an existing object has equal content, because obstore repeats a
-        request whose reply was lost."""
+        """Creates an object. If the object exists with equal content, returns True, because obstore may have repeated a
+        successful request after losing the reply."""
         for _ in range(CREATES):  # a conflict (409) may end without a winner
             if self._created(self._key(name), content):
                 return True

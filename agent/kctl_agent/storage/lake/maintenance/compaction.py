@@ -1,8 +1,8 @@
-"""Compaction: puts the rows of many small files into few large ones, in separate commits.
+"""Compaction: merges small files into large ones, with one commit for each large file.
 
 A concurrent commit of a batch does not conflict. If an UPDATE, DELETE, MERGE or OPTIMIZE has changed the files, the
-compaction stops. kctl does not use the compaction of delta-rs: its statistics hide rows with NaN, it reports success
-although another OPTIMIZE came first, and it does not sync.
+compaction stops. kctl does not use the compaction of delta-rs: its statistics make Spark skip rows with NaN, it reports
+success although another OPTIMIZE came first, and it does not sync files.
 """
 
 import uuid
@@ -51,17 +51,18 @@ class Compacted:
 
 
 class Compaction:
-    """Compacts the files that the table had at the start. For one thread."""
+    """Compacts the files that the table had when this object was created. For one thread."""
 
     def __init__(self, lake: LakeTable) -> None:
         self._lake = lake
         self._basis, self.files = lake.rewritable_files()
 
     def small_files(self, target_file_bytes: int, least: int = 2, share: float = 0.0) -> list[Group]:
-        """Groups small files by partition. Returns no groups unless a partition has at least `least` small files.
+        """Groups small files by partition.
 
         Leaves out a partition's largest file if all smaller ones together have less than `share` times its size, and
-        repeats this with the next largest. With a share of 1, rows are not compacted again and again.
+        repeats this with the next largest. A `share` of 1 avoids rewriting a large file for a few new rows. If no
+        partition has at least `least` files left, returns no groups.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
@@ -83,8 +84,8 @@ class Compaction:
             return [[file] for file, footer in zip(files, footers, strict=True) if not is_exact(footer)]
 
     def run(self, groups: Iterable[Group], progress: Callable[[int], object] = lambda _version: None) -> Compacted:
-        """Compacts and commits group by group, and calls `progress` with each new version. If another
-        compaction is still writing files, makes its commit fail. Raises StorageUnusable, TableRefused."""
+        """Compacts and commits group by group, and calls `progress` with each new version. If another process is
+        compacting this table, that process's next commit fails. Raises StorageUnusable, TableRefused."""
         self._fence()
         total = Compacted(self._basis.version)
         for files in groups:
@@ -151,7 +152,7 @@ def merge_files(table: Folder, to: Folder, files: Sequence[TableFile], columns: 
     """Merges files with pyarrow. Returns no file if they have no rows. `columns` exclude the table's partition columns.
 
     Writes no statistics for a column that may have NaN. Spark orders NaN above all numbers, so statistics without NaN
-    would hide rows from its queries.
+    would make it skip rows.
     """
     footers = [read_footer(table, file) for file in files]
     written = pa.BufferOutputStream()

@@ -17,11 +17,11 @@ COMMIT_SECONDS = 86_400.0
 
 
 def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
-    """Returns files that are in no version of the last `hours` and in no running batch. If `hours` is None, the table's
-    configuration applies, by default 7 days. Raises StorageUnusable.
+    """Returns files that neither a version of the last `hours` nor a running batch uses. If `hours` is None, the
+    table's configuration applies, by default 7 days. Raises StorageUnusable.
 
-    The files of a running batch are protected by its plan, even if its process is frozen for long. Files of other
-    writers are protected only for `COMMIT_SECONDS`.
+    Leaves out the files of a batch while its plan exists, however long its process is frozen. Leaves out uncommitted
+    files of other writers only for `COMMIT_SECONDS`.
     """
     plans.sweep(lake)
     with lake.latest() as table:
