@@ -76,11 +76,12 @@ def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
     last = source.last_before(min(offset, source.end))
     if last is not None:
         return _copied(source, copy, last) + 1
-    if source.start == 0 or (source.start == source.end and copy.start == copy.end):
-        return copy.start
     following = next(source.read(source.start, source.end), None)
     if following is not None:
-        return _copied(source, copy, following)
+        first = _copied(source, copy, following)
+        return copy.start if source.start == 0 else first
+    if source.start == 0 or copy.start == copy.end:
+        return copy.start
     raise OperationRefused("the old cluster no longer has the last stored message")
 
 

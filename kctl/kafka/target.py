@@ -6,8 +6,6 @@ from typing import NamedTuple
 from kctl.errors import UsageError
 from kctl.fields import unix_seconds
 
-_MOST_DIGITS = 20
-
 
 class Target(NamedTuple):
     """A position in a log. `earliest` and `latest` have no `number`. For other kinds, `number` is an offset (`offset`),
@@ -32,7 +30,7 @@ class Target(NamedTuple):
 
 def target(words: Sequence[str]) -> Target:
     """Parses a position, or `shift-by -100`. Raises UsageError."""
-    if len(words) == 2 and words[0] == "shift-by" and _is_whole(words[1]):
+    if len(words) == 2 and words[0] == "shift-by" and is_whole(words[1][words[1].startswith(("+", "-")) :]):
         return Target("shift", int(words[1]))
     return position(" ".join(words), "shift-by N")
 
@@ -42,7 +40,7 @@ def position(word: str, beside: str = "") -> Target:
     as another permitted value. Raises UsageError."""
     if word in ("earliest", "latest"):
         return Target(word)
-    if _is_whole(word) and not word.startswith("-") and len(word) < _MOST_DIGITS:
+    if is_whole(word):
         return Target("offset", int(word))
     if word.startswith("@") or (word[:1].isdecimal() and "-" in word.split(" ")[0]):
         return Target("time", milliseconds(word))
@@ -54,7 +52,7 @@ def position(word: str, beside: str = "") -> Target:
 def milliseconds(word: str) -> int:
     """Parses `@1795255200000` or an ISO 8601 time. A time without a zone is UTC. Raises UsageError."""
     digits = word.removeprefix("@")
-    if digits.isdecimal() and len(digits) < _MOST_DIGITS:
+    if is_whole(digits):
         return int(digits)
     from datetime import datetime  # takes a millisecond, which only times need
 
@@ -73,10 +71,11 @@ def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
     if not colon:
         return topic, None
     parts = numbers.split(",")
-    if not topic or not all(part.isdecimal() for part in parts):
+    if not topic or not all(is_whole(part) for part in parts):
         raise UsageError(f"`{word}` is not a topic with partitions: write it as orders:0,2")
     return topic, sorted({int(part) for part in parts})
 
 
-def _is_whole(word: str) -> bool:
-    return word.removeprefix("-").removeprefix("+").isdecimal()
+def is_whole(word: str) -> bool:
+    """Whether `word` is a whole number that Kafka's 64 bits can hold."""
+    return word.isdecimal() and len(word) < 20 and int(word) < 1 << 63

@@ -129,7 +129,7 @@ class Collector:
                 await self._aside(prepare, snapshot)
             self._latest = snapshot
             self._feed.collected()
-            is_waited_for = snapshot.since or self._broker_cache.error
+            is_waited_for = snapshot.ping.failed or self._broker_cache.error
             took = 0.0 if is_waited_for else loop.time() - started  # other work was done while it waited
             await asyncio.sleep(max(self._config.collect.interval_seconds - took, took))
 

@@ -45,9 +45,10 @@ def check_read(context: Context, topic: str, partition: int | None) -> None:
 class PauseReading(ScopedOperation, rpc="pause", for_all_hosts=True, limit_seconds=BATCH_SECONDS):
     """Pause a worker, a sinker, a topic, a partition or everything until `kctl resume`.
 
-    Workers stay in their group and keep their partitions. The pause survives rebalances and restarts of workers and of
-    the master. `kctl status` shows who paused what, and when. With several hosts, `--topic` applies to all hosts,
-    unless you pass `--host`. `--all` applies to this host, or with `--host all` to all hosts.
+    Workers stay in their group and keep their partitions. Sinkers still handle stored messages of a paused topic. The
+    pause survives rebalances and restarts of workers and of the master. `kctl status` shows who paused what, and when.
+    With several hosts, `--topic` applies to all hosts, unless you pass `--host`. `--all` applies to this host, or with
+    `--host all` to all hosts.
 
     kctl pause --topic orders --partition 3
     kctl pause --worker sinker-0

@@ -185,7 +185,7 @@ class Sinker:
         while not self._stop.is_asked:
             for operation in self._inbox.take():
                 self._inbox.report(operation.id, outcome_of(operation, _OPERATIONS))
-            if self._inbox.paused:  # even if only one partition is paused
+            if self._inbox.paused:
                 self._stats.enter("paused")
                 self._stop.wait(IDLE_SECONDS[-1])
                 continue

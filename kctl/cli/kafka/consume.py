@@ -19,7 +19,7 @@ from kctl.kafka.client.connection import ClusterConnection
 from kctl.kafka.client.layout import require
 from kctl.kafka.consume import Record, reading
 from kctl.kafka.offsets import EARLIEST, log_offsets
-from kctl.kafka.target import Target, position
+from kctl.kafka.target import Target, is_whole, position
 from kctl.terminal import bytes_writer
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def consume(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _place(text: str) -> Target:
-    if text.startswith("-") and text[1:].isdecimal():
+    if text.startswith("-") and is_whole(text[1:]):
         return Target("last", int(text[1:]))
     return position(text, "-N for the last N of each partition")
 
@@ -78,7 +78,7 @@ def _span(
 
 
 def _partition(text: str) -> int:
-    if not text.isdecimal():
+    if not is_whole(text):
         raise UsageError(f"-p takes the number of a partition, not `{text}`")
     return int(text)
 

@@ -120,7 +120,7 @@ PLACES = {
         Target("time", 1795255200000),
     ),
     "shift-by -100": Target("shift", -100),
-    "shift-by 7": Target("shift", 7),
+    "shift-by +7": Target("shift", 7),
 }
 
 
@@ -253,6 +253,10 @@ def test_of_few_equal_messages_the_one_of_the_same_rank_is_taken(monkeypatch: py
 
     log = cluster([str(number) for number in range(10)])
     assert translated(log, log, 10) == 10
+    assert translated(log, cluster(["other", *map(str, range(10))]), 0) == 0
+    assert translated(cluster([]), log, 0) == 0
+    with pytest.raises(OperationRefused, match="does not have the message at offset 0 of the old cluster"):
+        translated(log, cluster([str(number) for number in range(5, 10)], start=5), 0)
     monkeypatch.setattr(mirror, "_SEARCHED", 5)
     with pytest.raises(OperationRefused, match="not among the first 5 messages of its time: use `kctl kafka"):
         translated(log, log, 10)

@@ -14,6 +14,7 @@ from typing import Never
 import pytest
 
 from kctl.config.load import load
+from kctl.config.sections import CollectSection
 from kctl.groups.broker_cache import BrokerCache
 from kctl.master.collector import Collector
 from kctl.master.events import EventFeed
@@ -177,6 +178,28 @@ async def test_an_agent_is_silent_since_it_was_last_heard(fleet: Fleet) -> None:
     collecting.cancel()
 
     assert latest.lasting("guest", "silent") == latest.taken_at - heard.taken_at
+
+
+@pytest.mark.parametrize("fleet", [{"block_size": Answers({"storage": "s", "full": "by its limit"})}], indirect=True)
+async def test_a_collection_that_waited_for_nobody_shortens_the_pause_even_if_the_storage_is_full(
+    fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses: asyncio.Queue[float] = asyncio.Queue()
+
+    async def pause(seconds: float) -> None:
+        pauses.put_nowait(seconds)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(BrokerCache, "error", property(lambda _: None, lambda *_: None), raising=False)
+    monkeypatch.setattr(asyncio, "sleep", pause)
+    collecting = asyncio.create_task(fleet.collector.run())
+    found = await pauses.get()
+    collecting.cancel()
+
+    latest = fleet.collector.latest()
+    assert latest is not None
+    assert latest.since
+    assert found != CollectSection().interval_seconds
 
 
 async def test_an_open_transaction_counts_from_the_last_move(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> None:
