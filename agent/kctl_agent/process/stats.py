@@ -23,6 +23,7 @@ from kctl_agent.storage.limits import StorageStats, TableStats, why_full
 _PUBLISH_SECONDS = 0.5
 _EXPIRE_SECONDS = 60.0
 _READ_DEAD_SECONDS = 5.0
+_REREAD_DEAD_SECONDS = 30.0
 _MISSED_DEAD_SECONDS = 60.0
 _RATE_WINDOW_SECONDS = 10.0
 
@@ -229,13 +230,15 @@ class StoringStats(ProcessStats):
             self._stored = StorageReply(self._storage.identity, error=why)
 
     def _read_recent_dead(self, dead: int | None) -> None:
-        # This costs a query.
-        if dead is None or dead == self._dead_known or time.monotonic() < self._read_dead_at:
+        # This costs a query. The letters that were recent at the last one may be older by now.
+        now = time.monotonic()
+        is_known = self._recent_dead is None or now < self._recent_dead_at + _REREAD_DEAD_SECONDS
+        if dead is None or (dead == self._dead_known and is_known) or now < self._read_dead_at:
             return
         store = self._storage.dead_letter_store()
         if store is None:
             return
-        self._read_dead_at = time.monotonic() + _READ_DEAD_SECONDS
+        self._read_dead_at = now + _READ_DEAD_SECONDS
         try:
             self._recent_dead = store.recent_dead() if dead else None
             self._dead_known, self._recent_dead_at = dead, time.monotonic()

@@ -106,4 +106,4 @@ class StorageReply:
     table: TableReply | None = optional()
     """The table, with mode `lake` only."""
     recent_dead: RecentDeadLetters | None = optional()
-    """Dead letters of the last five minutes, counted when `dead` last changed; absent if there were none."""
+    """Dead letters of the last five minutes, counted when `dead` changes and every 30 s; absent if there were none."""

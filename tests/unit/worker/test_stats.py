@@ -169,15 +169,19 @@ def test_recent_letters_get_older(dying: tuple[WorkerStats, ScratchStorage], mon
     assert recent.count == 3
     assert 0.0 <= (recent.last_seconds or 0.0) < 60.0
 
-    stats._recent_dead_at -= 200.0
+    stats._recent_dead_at -= 20.0
     older = counted(stats).recent_dead
     assert older is not None
-    assert 200.0 <= (older.last_seconds or 0.0) < 260.0
+    assert 20.0 <= (older.last_seconds or 0.0) < 80.0
 
     now = time.time()
     for seconds in (-3600.0, 301.0):
         monkeypatch.setattr(storage.clock, "wall", lambda ago=seconds: now + ago)
         assert storage.recent_dead() is None
+
+    stats._recent_dead_at = stats._read_dead_at = 0.0
+    counted(stats)
+    assert counted(stats).recent_dead is None, "they are read again although `dead` is the same"
 
 
 @pytest.mark.shows("a storage whose recent dead letters cannot be read in time is counted all the same")
