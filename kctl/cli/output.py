@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 from kctl.cli.table import clean
-from kctl.errors import UsageError
+from kctl.errors import KctlError, UsageError
 
 if TYPE_CHECKING:
     from kctl.rpc.client import Reply
@@ -48,15 +48,9 @@ def as_text(document: object, output: str) -> str:
 
 
 def confirm(question: str) -> None:
-    """Returns only if the user answers yes, otherwise raises SystemExit. Raises UsageError without a terminal."""
+    """Asks on stderr. Raises KctlError if the answer is not `y` or `yes`, and UsageError without a terminal."""
     if not sys.stdin.isatty():
         raise UsageError(f"{question} stdin is not a terminal, so it cannot be confirmed: use --yes")
-    if not confirmed(question):
-        raise SystemExit(1)
-
-
-def confirmed(question: str) -> bool:
-    """Returns whether the user answers `y` or `yes`. Asks on stderr, and reads stdin."""
     sys.stdout.flush()
     try:
         sys.stderr.write(f"{clean(question)} [y/N] ")
@@ -67,4 +61,5 @@ def confirmed(question: str) -> bool:
         raise
     if not answer:  # Ctrl-D, which leaves the cursor where it is
         sys.stderr.write("\n")
-    return answer.strip().lower() in ("y", "yes")
+    if answer.strip().lower() not in ("y", "yes"):
+        raise KctlError("nothing was changed")

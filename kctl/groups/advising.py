@@ -105,6 +105,8 @@ class _Watched:
 def _blocked(group: GroupSnapshot) -> str:
     if group.type == "share":
         return "members of a share group share each partition, so there is no assignment to compute their number from"
+    if group.type == "checkpoint":
+        return "a checkpoint is not a group of Kafka: it has no members whose number could be computed"
     if group.stats is None:
         return "the group's coordinator does not answer"
     if not group.stats.members:

@@ -220,7 +220,7 @@ def _because(assessment: Assessment, error: str | None) -> Assessment:
 
 def _described(watcher: CheckpointWatcher, access: ClusterAccess, timeout_seconds: float, name: str) -> Group:
     if watcher.has(name):
-        raise KctlError(f"{name} is a checkpoint, which has no members")
+        return Group(name, None)
     with ClusterConnection(access, timeout_seconds) as connection:
         connection.open()
         return describe_groups(connection, [name])[0]

@@ -1,10 +1,12 @@
 """Errors of HTTP. Every error has the form `{"error": {"code", "message", "retriable"}}`."""
 
 from collections.abc import Callable, Coroutine, Mapping
+from difflib import get_close_matches
 from http import HTTPStatus
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
@@ -13,6 +15,7 @@ from starlette.exceptions import HTTPException
 
 from kctl.errors import KctlError
 from kctl_agent.errors import AgentError, BadParams, BadPayload, BadRequest, UnknownMethod
+from kctl_agent.rpc.messages import printable_name
 from kctl_agent.rpc.wire import JsonObject, parse_object
 
 _MEDIA_TYPE = "application/json"
@@ -108,6 +111,19 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def unexpected(_request: Request, _error: Exception) -> JSONResponse:
         return internal_error()  # Starlette re-raises it, and the guard logs it
+
+
+def known_parameters(request: Request) -> None:
+    """Raises BadParams for a query parameter that the route does not have."""
+    known = _query_parameters(request.scope["route"].dependant)
+    for name in request.query_params.keys() - known:
+        near = "".join(f"; the nearest is {each}" for each in get_close_matches(name, known, n=1))
+        raise BadParams(f"query.{printable_name(name)}: the parameter does not exist{near}")
+
+
+def _query_parameters(dependant: Dependant) -> list[str]:
+    own = [each.alias for each in dependant.query_params]
+    return own + [name for each in dependant.dependencies for name in _query_parameters(each)]
 
 
 def internal_error(headers: Mapping[str, str] | None = None) -> JSONResponse:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import translate
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, FastAPI, HTTPException, Query, Request
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Query, Request
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse
 from pydantic import StringConstraints
 
@@ -19,7 +19,7 @@ from kctl.errors import ClusterMissing, GroupMissing, KctlError, UsageError
 from kctl.groups.advising import GroupAdvisers
 from kctl.groups.snapshot import ClusterSnapshot, GroupSnapshot
 from kctl.http.access import AccessRights
-from kctl.http.errors import RESPONSES, answer_errors_in_one_shape
+from kctl.http.errors import RESPONSES, answer_errors_in_one_shape, known_parameters
 from kctl.http.guard import Guard
 from kctl.http.pages import asset, healthz, home, metrics, readyz
 from kctl.http.server import App
@@ -39,7 +39,7 @@ ClusterOfGroup = Annotated[
 ]
 Sort = Literal["group", "lag", "lag_seconds", "growth", "status"]
 
-router = APIRouter(prefix="/api/v1")
+router = APIRouter(prefix="/api/v1", dependencies=[Depends(known_parameters)])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,7 +157,9 @@ def _only(latest: Latest, group: str) -> tuple[ClusterSnapshot, GroupSnapshot]:
         raise UsageError(f"the clusters {names} each have a group `{group}`: name the cluster that you mean")
     if found:
         return found[0]
-    if reasons := [reason for name, each in latest.items() if (reason := reason_not_ready(name, each))]:
+    # While a cluster cannot list its groups, a known group may be missing.
+    unlisted = {name: each.errors.get("groups") for name, each in latest.items() if each is not None}
+    if reasons := [why for name, each in latest.items() if (why := reason_not_ready(name, each) or unlisted[name])]:
         raise NotReady(f"it is not known yet whether group `{group}` exists: {'; '.join(reasons)}")
     raise GroupMissing(f"there is no group `{group}` among the collected groups; `kctl groups` lists them")
 

@@ -94,7 +94,9 @@ def test_a_checkpoint_is_a_group_with_its_querys_lag(bench: Bench) -> None:
         expected = {("watched", "0"): 12, ("watched", "1"): 2}
         eventually(lambda: exporter.samples().lag("report") == expected, 30, "its lag")
         assert group(exporter, "report")["type"] == "checkpoint"
-        assert "no members" in group(exporter, "report")["members_error"]
+        assert [group(exporter, "report")[name] for name in ("members", "members_error")] == [[], None]
+        advice = "/api/v1/group-advice?group=report"
+        eventually(lambda: "a checkpoint is not a group of Kafka" in str(exporter.get(advice)), 30)
         for number, offset in ((3, 19), (4, 20), (5, 20)):
             batch(job, number, offset)
             expected = {("watched", "0"): 30 - offset, ("watched", "1"): 20 - offset}

@@ -10,7 +10,7 @@ from typing import Any
 
 from kctl.cli.command import CONFIG, OUTPUT, YES, Command, Option
 from kctl.cli.fleet.operations import carry_out, follow, show, submit
-from kctl.cli.output import confirmed, echo
+from kctl.cli.output import confirm, echo
 from kctl.cli.table import clean, columns, render
 from kctl.errors import OperationFailed, UsageError
 from kctl.fleets import Fleet, find
@@ -115,8 +115,8 @@ def _restart(find_fleet: Callable[[], Fleet], params: dict[str, Any], options: a
             return
         if any(each["engine"] for each in plan["result"].get("hosts", {"": plan["result"]}).values()):
             sys.stderr.write(f"{clean(plan['text'])}\n")
-            if not options.yes and sys.stdin.isatty() and not confirmed("Do it?"):
-                raise UsageError("nothing was changed")
+            if not options.yes and sys.stdin.isatty():
+                confirm("Do it?")
     carry_out(fleet, "restart", params, options.output, deadline=options.deadline, wait=options.wait)
 
 
@@ -138,10 +138,7 @@ def _confirmed(plan: dict[str, Any]) -> str:
     if plan["state"] != "done":
         raise OperationFailed(f"operation {plan['id']}, seek: {clean(plan['text'])}")
     echo("\n".join(_table(plan)), is_error=True)
-    if not sys.stdin.isatty():
-        raise UsageError("stdin is not a terminal, so you cannot confirm it: use --yes, or --dry-run")
-    if not confirmed("Do it?"):
-        raise UsageError("nothing was changed")
+    confirm("Do it?")
     return ",".join(f"{row['partition']}={row['to']}" for row in plan["result"]["rows"])
 
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 
 from kctl.cli.command import CONFIG, Command, Option
 from kctl.cli.fleet.operations import carry_out
-from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout
-from kctl.fleets import Fleet, find
+from kctl.errors import NobodyListening, NoSocketFile, SocketNotPermitted, StopTimeout, UsageError
+from kctl.fleets import Fleet, find, named
 from kctl.master.process import session_members
 from kctl_agent.errors import PathError
 from kctl_agent.paths import MASTER_NAME, ProcessIdentity, check_run_dir, is_alive, recorded_identity, socket_owner
@@ -22,6 +22,8 @@ _SUPERVISED = ("engine", "worker", "sinker")
 
 def _run(options: argparse.Namespace, env: Mapping[str, str]) -> None:
     fleet, timeout = find(options.config, env), options.timeout
+    if options.name is None and named(options.config, env) is None:
+        raise UsageError(f"nothing here names a fleet: to stop {fleet.name}, use `kctl stop -c {fleet.config}`")
     if options.name is not None:
         carry_out(fleet, "stop", {"name": options.name}, "table", deadline=max(timeout, 0.1))
         return
@@ -101,7 +103,8 @@ COMMAND = Command(
         CONFIG,
         Option(("--timeout",), "how long to wait", "number", "SECONDS", 60.0, least=0),
     ),
-    details="Sends SIGTERM to the master and waits until the master has ended. The command itself kills no process. "
+    details="To stop a fleet, name it by -c, KCTL_CONFIG or ./kctl.toml, even if it is the only one. The command sends "
+    "SIGTERM to the master and waits until the master has ended. The command itself kills no process. "
     "Exit code 1: the master is still stopping after --timeout, or a process survived it, and the message names the "
     "pids; 5: there is no master. With NAME, the master stops only that process, which stays stopped until `kctl start "
     "NAME`. The master kills the process if it does not stop within `workers.stop_timeout_seconds`.",

@@ -12,7 +12,7 @@ from typing import Any
 
 from kctl.audit import AuditedOperation, operation
 from kctl.cli.kafka.cluster import audit_log
-from kctl.cli.output import confirmed
+from kctl.cli.output import confirm
 from kctl.cli.table import clean
 from kctl.errors import UsageError
 from kctl.kafka.client.connection import ClusterConnection
@@ -57,10 +57,8 @@ def _declined(options: argparse.Namespace, show_plan: Callable[[], None], questi
         show_plan()
         return 0 if options.dry_run else UsageError.exit_code
     show_plan()
-    if confirmed(question):
-        return None
-    sys.stderr.write("nothing was changed\n")
-    return 1
+    confirm(question)
+    return None
 
 
 def audited(

@@ -9,11 +9,15 @@ from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from kctl.http.api.api import Api, api_of
 from kctl.http.api.paging import MAX_ROWS, Key, chosen, page
-from kctl.http.errors import Error
+from kctl.http.errors import Error, known_parameters
 from kctl.master.snapshot import FleetSnapshot
 from kctl_agent.rpc.wire import JsonObject
 
-router = APIRouter(prefix="/api/v1", responses={404: {"model": Error, "description": "The name does not exist"}})
+router = APIRouter(
+    prefix="/api/v1",
+    responses={404: {"model": Error, "description": "The name does not exist"}},
+    dependencies=[Depends(known_parameters)],
+)
 Rows: TypeAlias = list[JsonObject]
 Read: TypeAlias = Callable[[Api, FleetSnapshot, JsonObject | None], Coroutine[Any, Any, tuple[JsonObject, Rows]]]
 """Answers a question, or None from the snapshot. Returns the fields besides the rows, and the sorted rows."""

@@ -108,15 +108,24 @@ def test_an_engine_restart_is_named_and_asked_for(kctl: Kctl, master: Master, mo
 
     script = kctl("restart", "--all", "--rolling")
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("kctl.cli.fleet.operate.confirmed", lambda _: False)
+    monkeypatch.setattr("sys.stdin.readline", lambda: "n\n")
     refused = kctl("restart", "engine")
     preview = kctl("restart", "--all", "--dry-run")
 
     assert (script.code, script.err) == (0, f"{text}\n")
-    assert (refused.code, refused.err) == (2, f"{text}\nkctl: nothing was changed\n")
+    assert (refused.code, refused.err) == (1, f"{text}\nDo it? [y/N] kctl: nothing was changed\n")
     assert (preview.code, preview.out) == (0, f"{text}\n")
     given = [request.params for request in agent.requests if request.rpc == "restart"]
     assert [each.get("dry_run", False) for each in given] == [True, False, True, True]
+
+
+def test_a_fleet_that_nothing_names_is_not_stopped(kctl: Kctl, master: Master, short_dir: Path) -> None:
+    master({})
+
+    refused = kctl("stop")
+
+    advice = f"to stop orders, use `kctl stop -c {short_dir}/kctl.toml`"
+    assert (refused.code, refused.err) == (2, f"kctl: nothing here names a fleet: {advice}\n")
 
 
 def test_the_engines_of_all_hosts_are_named_before_a_restart_of_all(kctl: Kctl, master: Master) -> None:
@@ -233,7 +242,7 @@ def test_a_seek_goes_to_the_offsets_shown(kctl: Kctl, master: Master, monkeypatc
     assert (done.code, done.out.splitlines()) == (0, table)
 
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
-    monkeypatch.setattr("kctl.cli.fleet.operate.confirmed", lambda _: True)
+    monkeypatch.setattr("sys.stdin.readline", lambda: "y\n")
 
     assert kctl("seek", "--topic", "orders", "--to", "latest").code == 0
 

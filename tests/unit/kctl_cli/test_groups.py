@@ -135,11 +135,14 @@ def test_a_group_that_is_missing_is_named(kctl: Kctl, latest: Latest, url: str) 
     missing = kctl("group", "nobody", "--url", url)
     latest["late"] = None
     unknown = kctl("group", "nobody", "--url", url)
+    latest["late"] = replace(MAIN, is_ready=True, errors={"groups": "no broker answers"})
+    unlisted = kctl("group", "nobody", "--url", url)
 
     assert (missing.code, missing.out) == (19, ""), missing.err
     assert missing.err.startswith("kctl: there is no group `nobody` among the collected groups")
     assert (unknown.code, unknown.out) == (3, "")
     assert unknown.err.startswith("kctl: it is not known yet whether group `nobody` exists: the first poll of cluster")
+    assert (unlisted.code, "`nobody` exists: no broker answers" in unlisted.err) == (3, True)
 
 
 @pytest.mark.shows("`kctl groups --watch` lists the worst first; 80 columns cut long names, never numbers")

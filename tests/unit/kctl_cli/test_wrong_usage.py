@@ -192,7 +192,7 @@ def test_a_process_that_ends_at_once_has_printed_everything_or_reports_what_it_c
     assert (failed.returncode != 0, "No space left on device" in failed.stderr) == (True, True)
 
 
-ASK = "from kctl.cli import entry, output; entry._dispatched = lambda *_: int(output.confirmed('Do it?')); "
+ASK = "from kctl.cli import entry, output; entry._dispatched = lambda *_: output.confirm('Do it?') or 0; "
 QUESTION = b"Do it? [y/N] "
 
 
@@ -220,9 +220,9 @@ def asked(keys: bytes) -> tuple[int, str]:
     ("keys", "ended"),
     [
         pytest.param(b"\x03", (130, "\n"), id="ctrl-c"),
-        pytest.param(b"\x04", (0, "\n"), id="ctrl-d"),
-        pytest.param(b"yes\n", (1, ""), id="yes"),
-        pytest.param(b"\n", (0, ""), id="nothing"),
+        pytest.param(b"\x04", (1, "\nkctl: nothing was changed\n"), id="ctrl-d"),
+        pytest.param(b"yes\n", (0, ""), id="yes"),
+        pytest.param(b"\n", (1, "kctl: nothing was changed\n"), id="nothing"),
     ],
 )
 def test_ctrl_c_at_a_question_exits_130_and_ends_its_line(keys: bytes, ended: tuple[int, str]) -> None:

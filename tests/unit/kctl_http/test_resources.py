@@ -186,6 +186,18 @@ async def test_long_patterns_are_rejected_and_none_is_kept() -> None:
     assert fnmatch._compile_pattern.cache_info().currsize == kept  # type: ignore[attr-defined]
 
 
+async def test_a_parameter_that_does_not_exist_is_rejected_and_the_nearest_is_named() -> None:
+    refused = [
+        (await asked(path, MAIN, **{name: "1"})).json()["error"]["message"]
+        for path, name in (("/api/v1/groups", "grop"), ("/api/v1/groups/a", "zzz"))
+    ]
+
+    assert refused == [
+        "query.grop: the parameter does not exist; the nearest is group",
+        "query.zzz: the parameter does not exist",
+    ]
+
+
 @pytest.mark.shows("brokers are asked for members of at most two groups at a time")
 async def test_only_a_few_concurrent_callers_reach_the_brokers_and_the_others_are_rejected() -> None:
     began, may_end = threading.Semaphore(0), threading.Event()
