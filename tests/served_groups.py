@@ -61,7 +61,7 @@ async def _no_metrics(_accept: str, _encoding: str) -> tuple[bytes, str, bool]:
 
 
 def source_of_groups(latest: Callable[[], Latest]) -> GroupsSource:
-    return GroupsSource(latest=latest, describe=_described, metrics=_no_metrics)
+    return GroupsSource(latest=latest, describe=_described, metrics=_no_metrics, clock=lambda: 1003.0)
 
 
 @contextmanager

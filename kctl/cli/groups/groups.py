@@ -109,6 +109,7 @@ def _group_lines(answer: dict[str, Any]) -> Iterator[str]:
         "behind": duration(answer["lag_seconds"]),
         "growth/s": _growth(answer["growth_per_second"]),
         "status": answer["status"],
+        "age": duration(answer["age_seconds"]),
     }
     yield "  ".join(f"{key} {cell(value)}" for key, value in head.items())
     yield cell(answer["reason"])
