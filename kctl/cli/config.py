@@ -88,8 +88,8 @@ def _show(options: argparse.Namespace, env: Mapping[str, str]) -> None:
 
 
 def _check(options: argparse.Namespace, env: Mapping[str, str]) -> None:
+    from kctl.master.user_code import check_transform
     from kctl.start.checks import check_brokers, refusals  # half a second of imports
-    from kctl.start.user_code import check_transform
 
     path = config_file(options, env)
     if known := contexts_alone(path):

@@ -114,7 +114,7 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
 
 
 def known_parameters(request: Request) -> None:
-    """Raises BadParams for a query parameter that the route does not have."""
+    """Rejects query parameters that the route does not have. Raises BadParams."""
     known = _query_parameters(request.scope["route"].dependant)
     for name in request.query_params.keys() - known:
         near = "".join(f"; the nearest is {each}" for each in get_close_matches(name, known, n=1))

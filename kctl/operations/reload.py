@@ -16,12 +16,15 @@ from kctl.config.values import as_json
 from kctl.errors import AgentRefused, OperationUnknown
 from kctl.master.operations.fleet_operation import LONG_SECONDS, Caller, Context, Done, FleetOperation, Report
 from kctl.master.restart import SupervisionState
+from kctl.master.user_code import check_handler
 from kctl.operations.restart import ENGINE_RESTARTS, restarted_by_all, would_change
 from kctl.operations.scale import scaled
 from kctl_agent.rpc.wire import JsonObject
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
+
+_IMPORT_SECONDS = 30.0
 
 
 class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_seconds=LONG_SECONDS):
@@ -37,6 +40,9 @@ class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_secon
     async def carry_out(self, context: Context, _caller: Caller, report: Report) -> Done:
         wanted = await asyncio.to_thread(context.reread)
         found = changes(context.config, wanted)
+        names = {change.name for change in found}
+        if "sinkers.handler" in names:
+            await asyncio.to_thread(check_handler, wanted, _IMPORT_SECONDS)
         by_effect = {effect: [change for change in found if change.effect is effect] for effect in Effect}
         config = _applicable(context, by_effect[Effect.NOW] + by_effect[Effect.NEXT_START], wanted)
         use_groups = context.prepare_groups(config)
@@ -44,7 +50,6 @@ class ReloadConfig(FleetOperation, rpc="reload", for_all_hosts=True, limit_secon
         renewed = context.use_http(config.http)
         context.use(config, context.launches(config, context.supervisor.names))
         await use_groups()
-        names = {change.name for change in found}
         if "log.level" in names:
             await _set_log_level(context)
         counts = {kind: getattr(wanted, kind).count for kind in ("workers", "sinkers") if f"{kind}.count" in names}

@@ -22,9 +22,9 @@ from kctl.jars.lock import LockName, jar_paths
 from kctl.kafka.client.access import of_fleet
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
+from kctl.master.user_code import check_handler
 from kctl.ownership import check_mode, refuse_others
 from kctl.secrets import cluster_secret
-from kctl.start.user_code import check_handler
 from kctl_agent import paths
 from kctl_agent.errors import PathError
 from kctl_agent.peers import are_shown

@@ -207,6 +207,11 @@ def test_a_reload_applies_what_it_can_and_names_the_rest(master: Callable[..., M
     assert fleet.states() == ["running", "running"]
     assert "after `kctl restart worker-0 --rolling`: workers.max_records_per_batch " in done["text"]
     assert "; after `kctl stop` and `kctl start`: kafka.group " in done["text"]
+    change(fleet.config, sinkers={"handler": "nobody:wrote"}, workers={"count": 1})
+    refused = fleet.ended(operation(fleet, "reload"))
+    assert (refused["state"], "there is no module nobody in" in refused["text"]) == ("failed", True)
+    assert fleet.states() == ["running", "running"], "nothing was changed"
+    change(fleet.config, sinkers={"handler": ""}, workers={"count": 2})
     again = fleet.ended(operation(fleet, "reload"))
     assert {each["setting"] for changes in again["result"].values() for each in changes} == {"kafka.group"}
 
