@@ -36,8 +36,7 @@ def user_log(env: Mapping[str, str]) -> Path:
 
 
 def append(path: Path, line: Mapping[str, Any]) -> None:
-    """Appends a line. Several processes may append at the same time. Raises OSError, also if the file is a link or
-    belongs to another user."""
+    """Appends a line. Processes may append in parallel. Raises OSError, also for a link or another user's file."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
     try:
@@ -63,8 +62,7 @@ def operation(
     path: Path, name: str, params: Mapping[str, Any], *, via: str = "cli", by: str | None = None
 ) -> Iterator[AuditedOperation]:
     """Writes a line before the change in the `with` block, and one after it. If the process is killed, only the first
-    line exists. Pass an HTTP token's name as `by`; the default is this process's user. If a line cannot be written,
-    the change still proceeds."""
+    exists. `by` is an HTTP token's name; the default is this process's user. A write error does not stop the change."""
     uid = os.getuid()
     began = time.time()
     line = {

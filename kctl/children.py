@@ -23,8 +23,8 @@ def dies_with_parent(signal_name: str) -> list[str]:
 
 
 def safe_environment(env: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Returns the environment of a child that loads the configuration, with settings and secrets. Prevents imports from
-    the working directory, also in Python processes that the child starts."""
+    """Returns an environment, with settings and secrets, for a child that loads the configuration. Prevents imports
+    from the working directory, also in Python processes that the child starts."""
     # Python treats an empty entry, as in `PYTHONPATH=$PYTHONPATH:/opt/lib`, as the working directory.
     path = os.pathsep.join(filter(os.path.isabs, env.get(_PATH, "").split(os.pathsep)))
     return {

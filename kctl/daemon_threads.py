@@ -33,7 +33,7 @@ class DaemonThreads:
         return future
 
     def close(self) -> None:
-        """Returns at once. The threads end when all submitted work is finished."""
+        """Ends the threads after all submitted work, without waiting for them."""
         for _ in range(self._number):
             self._work.put(None)
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 
 class KctlError(Exception):
-    """An error without a code of its own. The message describes it."""
+    """An error without a code of its own. The message describes the error."""
 
     code: ClassVar[str] = "failed"
     retriable: ClassVar[bool] = False
@@ -30,13 +30,11 @@ class CommandRejected(KctlError, code="command_rejected", http_status=502):
 
 
 class BadAnswer(KctlError, code="bad_answer", http_status=502):
-    """A field of the master's answer is missing or wrong. The message names the field. Use the `kctl` of the master's
-    release."""
+    """A field of the master's answer is missing or wrong. Check that `kctl` and the master are of the same release."""
 
 
 class OperationRefused(KctlError, code="operation_refused", http_status=409):
-    """The operation is impossible, or conflicts with an operation in progress, which the message names. Nothing
-    changed."""
+    """The operation is impossible, or conflicts with another operation in progress. Nothing changed."""
 
 
 class NoSuchOperation(OperationRefused, code="no_such_operation", exit_code=2, http_status=404):
@@ -53,12 +51,12 @@ class OperationUnknown(KctlError, code="operation_unknown", exit_code=3, http_st
 
 
 class AgentRefused(KctlError, code="agent_refused", retriable=True, http_status=502):
-    """A worker rejected the operation, or is absent. Nothing changed."""
+    """A worker rejected the operation, or cannot be reached. Nothing changed."""
 
 
 class StopTimeout(KctlError, code="stop_timeout", retriable=True, http_status=504):
-    """Either the master still runs after `--timeout` (wait, or read its log), or a process of the fleet survived
-    SIGKILL (docs/troubleshooting.md)."""
+    """The master still runs after `--timeout`: wait, or read its log. Or a process of the fleet survived SIGKILL
+    (docs/troubleshooting.md)."""
 
 
 class UsageError(KctlError, code="usage", exit_code=2, http_status=400):
@@ -124,18 +122,16 @@ class PortTaken(StartError, code="port_taken", exit_code=13):
 
 
 class RunDirUnusable(StartError, code="run_dir_unusable", exit_code=14):
-    """kctl cannot write to a folder of the fleet, or another user owns it. Or all users can write to a folder, your
-    code or the jars. `fleet.run_dir` must have mode 700."""
+    """kctl cannot write to a folder of the fleet, or another user owns it. Or the folder, your code or the jars are
+    world-writable. `fleet.run_dir` must have mode 700."""
 
 
 class AlreadyRunning(StartError, code="already_running", exit_code=15, http_status=409):
-    """Another master uses this `run_dir` or `data_dir`, or a former master left a process running. The message shows
-    the pid."""
+    """A master, or a process of a former master, still uses this `run_dir` or `data_dir`. The message shows its pid."""
 
 
 class JarsMissing(StartError, code="jars_missing", retriable=True, exit_code=16):
-    """A required jar is missing or wrong. Run `kctl jars fetch`. For a table in an object store, also run `kctl jars
-    fetch s3`."""
+    """A jar is missing or wrong. Run `kctl jars fetch` (for a table in an object store, also `kctl jars fetch s3`)."""
 
 
 class BrokerRefused(KctlError, code="broker_refused", http_status=502):
@@ -179,5 +175,4 @@ class CheckpointUnreadable(KctlError, code="checkpoint_unreadable", retriable=Tr
 
 
 class CheckpointUnusable(KctlError, code="checkpoint_unusable", exit_code=26, http_status=409):
-    """The checkpoint's Spark job still runs, the checkpoint is damaged, or its offsets are lower than the group's. No
-    offset changed."""
+    """kctl cannot use the checkpoint's offsets, for example because its Spark job still runs. No offset changed."""

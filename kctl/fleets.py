@@ -1,5 +1,5 @@
 """Finds the fleet that a command is for. `-c`, `KCTL_CONFIG` or `./kctl.toml` names it, or it is this user's only
-running fleet. To be found, each running master keeps a file in its user's registry folder."""
+running fleet. Each running master has a file in its user's registry folder."""
 
 import contextlib
 import json
@@ -43,8 +43,8 @@ def _is_own_folder(path: str) -> bool:
 
 
 def register(name: str, run_dir: Path, config: Path, env: Mapping[str, str] = os.environ) -> Path:
-    """Writes this master's file to its user's registry. Returns the path for `unregister`. Raises OSError, and
-    PathError if the registry does not belong to this user alone."""
+    """Writes this master's file to its user's registry. Returns the path for `unregister`. Raises PathError if
+    other users can access the registry, and OSError if writing fails."""
     folder = registry_dir(env)
     prepare_run_dir(folder)
     own = process_identity()
@@ -78,9 +78,8 @@ def running(env: Mapping[str, str] = os.environ) -> list[Fleet]:
 
 
 def named(config: Path | None, env: Mapping[str, str]) -> Path | None:
-    """Returns the configuration file that `-c` (`config`) or KCTL_CONFIG names, or else kctl.toml in the working
-    directory. Returns None if this kctl.toml is missing or another user (except root) owns it. Raises UsageError
-    if `config` is empty."""
+    """Returns the configuration file that `-c` (`config`) or KCTL_CONFIG names, or else ./kctl.toml. Returns None
+    if ./kctl.toml is missing or another user (except root) owns it. Raises UsageError if `config` is empty."""
     if config == Path():
         raise UsageError("-c takes a FILE, not a folder or an empty text")
     if config is not None or env.get("KCTL_CONFIG"):

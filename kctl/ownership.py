@@ -43,7 +43,7 @@ def check_mode(setting: str, path: Path, mode: int) -> None:
 
 
 def others_can_write(path: Path, bits: int) -> bool:
-    """Returns whether others can write to `path`. `bits` are the write permissions of others in the path's mode."""
+    """Returns whether others can write to `path`. `bits` are the bits of its mode that let others write."""
     # Kubernetes mounts a ConfigMap read-only, with mode 0777.
     return bits != 0 and not os.statvfs(path).f_flag & os.ST_RDONLY
 

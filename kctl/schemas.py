@@ -26,8 +26,7 @@ def decoder(config: Config) -> Decoder | None:
 
 
 def formats(config: Config) -> dict[str, Any]:
-    """Returns the argument of `kctl_agent.schemas.formats.Formats.of`, in JSON types. Raises ConfigError if a
-    password cannot be read."""
+    """Returns the argument of `kctl_agent.schemas.formats.Formats.of`, in JSON types. Raises ConfigError."""
     registry, folder = config.schema_registry, config.path.absolute().parent
 
     def path(name: str) -> str | None:

@@ -84,7 +84,7 @@ def _guard(stream: TextIO) -> TextIO:
 
 
 def plain(stream: TextIO) -> TextIO:
-    """Returns the stream without escaping, for kctl's own control sequences. Pass other text through `shown` first."""
+    """Returns the unguarded stream, for kctl's own control sequences. Pass other text through `shown` first."""
     return stream.stream if isinstance(stream, _Guarded) else stream
 
 

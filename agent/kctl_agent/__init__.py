@@ -1,6 +1,5 @@
-"""The part of kctl that runs in a fleet's processes and in attached applications. An agent answers requests at a
-process's Unix socket, and uses only the standard library. The packages `worker` and `storage` need
-`kctl-agent[worker]`."""
+"""The part of kctl in a fleet's processes and in attached applications. An agent answers requests at a process's Unix
+socket, and uses only the standard library. The packages `worker` and `storage` need `kctl-agent[worker]`."""
 
 from __future__ import annotations
 
@@ -27,16 +26,15 @@ def attach(
     commit_group: str | None = None,
     kafka: dict[str, Any] | None = None,
 ) -> Attached:
-    """Shows how far the current and future queries of your PySpark application have read. The application's behaviour
-    does not change.
+    """Shows how far your PySpark application's current and future queries have read. Does not change the application.
 
     Pass `run_dir`, `commit_group` or both. `run_dir` is the folder of a fleet on this host. The application joins that
     fleet under `name`, which defaults to `commit_group`, and listens at `run_dir`/`name`.sock. With `commit_group`,
     kctl commits the end offset of the last finished batch to that group, so that ordinary tools see its lag. While the
     group has members, kctl does not commit.
 
-    The brokers' addresses and security settings come from the queries. To override them, pass `bootstrap_servers`. For
-    TLS or SASL, also pass `kafka`, a dict of kafka-python's settings such as `security_protocol`.
+    Broker addresses and security settings come from the queries. To override the addresses, pass `bootstrap_servers`.
+    To override both, also pass `kafka`, a dict of kafka-python settings such as `security_protocol`.
 
     All this ends when you close the returned object or the application ends. Raises ValueError if a required argument
     is missing. Raises PathError if the socket cannot be created or another process serves it.

@@ -87,5 +87,4 @@ class RegistryUnusable(StorageError, code="registry_unusable", retriable=True):
 
 
 class Undecodable(AgentError, code="undecodable"):
-    """A key or value cannot be decoded. Its schema is unknown or unsupported, or does not fit its bytes
-    (docs/typed-messages.md)."""
+    """A key or value has an unknown or unsupported schema, or does not fit its schema (docs/typed-messages.md)."""

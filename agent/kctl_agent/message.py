@@ -44,7 +44,7 @@ class Message(_Decoding):
 
     @property
     def decoded_key(self) -> Any:
-        """The key, decoded by `kafka.key_format`. Raises Undecodable or RegistryUnusable, as `decoded` does."""
+        """Like `decoded`, but for the key and `kafka.key_format`."""
         if not hasattr(self, "_decoded_key"):
             object.__setattr__(self, "_decoded_key", _Decoding.decode_key(self.key, self.headers))
         return self._decoded_key

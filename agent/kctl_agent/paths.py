@@ -161,8 +161,7 @@ def _bind_locked(listener: socket.socket, path: Path, backlog: int) -> BoundSock
     temporary.unlink(missing_ok=True)
     listener.bind(os.fsencode(temporary))
     try:
-        # chmod before listen, not umask before bind: the umask belongs to the whole process, where other threads may
-        # create files. Before listen() no peer can connect.
+        # Not by umask, which also applies to files of other threads. No peer can connect before listen().
         temporary.chmod(0o600)
         status = temporary.lstat()
         listener.listen(backlog)

@@ -1,5 +1,4 @@
-"""Compacts and cleans lake tables. At quiet times, the master runs this module with settings on stdin and logs
-the output."""
+"""Compacts and cleans lake tables. At quiet times, the master runs this module and logs the output."""
 
 import json
 import os

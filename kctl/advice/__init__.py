@@ -1,2 +1,1 @@
-"""Computes how many workers and sinkers a fleet needs, and when more would not help (docs/advice.md). Uses no clock and
-no I/O."""
+"""Computes how many workers and sinkers a fleet needs, and when more do not help (docs/advice.md). No clock, no I/O."""

@@ -22,7 +22,7 @@ class Policy:
         self._advised = 0
 
     def interrupted(self) -> None:
-        """Restarts the wait before a rise. Call this while the needed number is unknown."""
+        """Restarts the wait of `up_after_seconds`. Call this while the needed number is unknown."""
         self._steady_at = inf
 
     def advised(self, at: float, needed: int, current: int) -> int:
@@ -79,14 +79,14 @@ class Expectation:
     def outcome(
         self, at: float, current: int, advised: int | None, needed: int | None, waiting: float | None, allowed: float
     ) -> tuple[bool, str] | None:
-        """Judges an advised change at most once: returns whether the change worked, and a sentence. Other calls return
-        None. The change worked if `waiting`, the number of pending messages, is at most `allowed`. Pass None as
-        `waiting` while processes start, or during an outage."""
+        """Judges each advised change at most once. The call that judges it returns whether it worked, and a sentence.
+        All other calls return None. The change worked if `waiting`, the number of pending messages, is at most
+        `allowed`. Pass None as `waiting` while processes start, or during an outage."""
         if current != self._current:
             self._change = _Change(self._current, current, at, self._is_step) if current == self._advised else None
             self._current, self._advised = current, None
         change = self._change
-        if waiting is None:  # the processes start, or there is an outage
+        if waiting is None:
             self._change = change and change._replace(at=at)
             return None
         if advised not in (None, current):

@@ -77,7 +77,7 @@ class Arrivals:
     _keys: tuple[Partition, ...] = ()
 
     def per_second(self, at: float, keys: tuple[Partition, ...], end: Reals) -> tuple[Reals, float]:
-        """Records end offsets (NaN if unknown). Returns each partition's mean rate and the covered time in seconds."""
+        """Records end offsets (NaN if unknown). Returns each partition's mean rate and the seconds that it covers."""
         if keys != self._keys:
             self._keys = keys
             self._seen.clear()
@@ -123,7 +123,7 @@ class BatchWindow:
         self._buckets.append((at, count, done))
 
     def moments(self, count: int | None = None) -> Reals:
-        """Returns sums, as `moments` does, over all batches or only those that ended while `count` processes ran."""
+        """Returns the module's `moments` of all batches, or of those that ended while `count` processes ran."""
         return sum((sums for _, with_count, sums in self._buckets if count in (None, with_count)), np.zeros(6))
 
 
@@ -133,7 +133,7 @@ _MOST_ASKED = 200
 
 
 class Shares:
-    """Predicts which worker would own each partition. Caches the answers of the assignor."""
+    """Predicts the owner of each partition for a number of workers. Caches the assignor's answers."""
 
     def __init__(self, assignor: str) -> None:
         self._assignor = assignor

@@ -34,8 +34,7 @@ _SETTING = "storage.credentials_file, or "
 
 
 class Finding(NamedTuple):
-    """A fact that matters for a restart of the query. `starts` is whether Spark would start the query, or None if the
-    files do not show this."""
+    """A fact that matters for a restart of the query. `starts` is whether the query would start, or None if unknown."""
 
     starts: bool | None
     text: str
@@ -79,9 +78,8 @@ def starts(findings: tuple[Finding, ...]) -> bool | None:
 def read(folder: Folder, *, with_state: bool = True, last: Checkpoint | None = None) -> Checkpoint:
     """Reads a checkpoint, even while its query runs. Raises CheckpointUnreadable.
 
-    Lists two folders and reads four files. `with_state` also checks `state/`, whose listing may be long. Pass the
-    previous result as `last`. If `last` has no findings and the checkpoint has not changed, returns `last` and reads no
-    files.
+    Lists two folders and reads four files. `with_state` also checks `state/`, which may be large. Pass the previous
+    result as `last`. If `last` has no findings and the checkpoint has not changed, returns `last` and reads no files.
     """
     with reading(folder):
         try:

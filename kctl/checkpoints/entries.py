@@ -1,7 +1,7 @@
 """Parses the files of a checkpoint, as Spark 3.4 to 4.2 write them.
 
 `metadata` is a line of JSON with the query's id. `offsets/N` has the line `v1`, a line about batch N, and a line for
-each source. A Kafka source's line has the offset after the batch for each partition: `{"orders":{"0":1200}}`.
+each source. A Kafka source's line has each partition's offset after the batch: `{"orders":{"0":1200}}`.
 `commits/N` marks batch N as done. It has the line `v1`, or `v2` (Spark 4.0), and usually a line of JSON. `sources/I/0`
 has the offsets where a Kafka source began.
 """
@@ -28,7 +28,7 @@ class BadEntry(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """An entry of `offsets/`: where a batch ends. A source is None if it is not Kafka, or has no offset yet."""
+    """An entry of `offsets/`: where a batch ends. In `sources`, None means not Kafka, or no offset yet."""
 
     sources: tuple[Offsets | None, ...]
     planned_at: float | None = None  # seconds since 1970
@@ -81,8 +81,8 @@ def merged(sources: Iterable[Offsets | None]) -> Offsets:
 
 
 def unread(offsets: Offsets, counts: Mapping[str, int]) -> list[tuple[str, int]]:
-    """Returns the new partitions of each topic: those above the highest partition that the query reads. The query may
-    omit lower partitions on purpose (Spark's option `assign`). `counts` has each topic's number of partitions."""
+    """Returns the new partitions of each topic: those above the highest partition that the query reads. Lower
+    partitions are not new: Spark's option `assign` may omit them. `counts` has each topic's number of partitions."""
     highest: dict[str, int] = {}
     for topic, partition in offsets:
         highest[topic] = max(partition, highest.get(topic, 0))

@@ -62,8 +62,7 @@ def read_rows(
     *,
     is_read_committed: bool = False,
 ) -> list[Row]:
-    """Returns a row for each partition of the query, including new ones (see `unread`). `only` selects topics. Raises
-    KctlError."""
+    """Returns a row for each partition, including new ones (see `unread`). `only` selects topics. Raises KctlError."""
     offsets = {key: offset for key, offset in checkpoint.offsets.items() if not only or key[0] in only}
     topics = topics_of(connection.open(sorted({topic for topic, _ in offsets})))
     new = unread(offsets, {topic.name: len(topic.partitions) for topic in topics.values()})

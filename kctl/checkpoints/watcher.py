@@ -123,8 +123,8 @@ class CheckpointWatcher:
         self._seen = {name: each for name, each in seen.items() if name in same} | self._seen
 
     def add_to(self, reading: ClusterReading) -> None:
-        """Adds each checkpoint as a group, with the offsets of its newest committed batch. If the setting `topics` is
-        not empty, topics that it omits are in another cluster. Their offsets go to `reading.elsewhere`."""
+        """Adds each checkpoint as a group, with the offsets of its newest committed batch. If the setting `topics`
+        lists the topics in this cluster, offsets of other topics go to `reading.elsewhere`."""
         now = time.monotonic()
         self._partitions |= self._reading.partitions
         self._reading = reading

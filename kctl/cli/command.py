@@ -92,7 +92,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parsed(command: Command, words: Sequence[str], path: str = "kctl") -> argparse.Namespace:
-    """Parses the `words` after a command. `path` is the command's full name: `kctl rpc`. Raises UsageError."""
+    """Parses the `words` after a command. `path` is the command's full name, such as `kctl rpc`. Raises UsageError."""
     parser = _Parser(prog=path, allow_abbrev=False, add_help=False, formatter_class=_FORMATTER)
     for option in command.options:
         names = [option.key] if option.is_argument else list(option.names)

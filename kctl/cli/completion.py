@@ -1,4 +1,4 @@
-"""Shell completion: suggestions for the word being typed, and the script that asks for them."""
+"""Shell completion: suggestions for the word being typed, and the shell script that asks kctl for them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Finds and runs the command of a command line. Prints an error as one sentence.
 
-Imports only the module of that command, because importing all takes longer than most commands. The smallest
-command takes 64 ms with argparse, but took 358 ms with Typer 0.29.
+Imports only the module of that command, because importing all takes longer than most commands. Uses argparse,
+because the smallest command took 358 ms with Typer 0.29 instead of 64.
 """
 
 import gc
@@ -69,7 +69,7 @@ _OF_SPARK = frozenset({"msgpack", "pandas", "pyarrow", "pyspark", "zlib_ng"})
 
 
 def run_process() -> int:
-    """Runs this process's command line, and returns the exit code. For a command in `_QUICK`, exits instead."""
+    """Runs this process's command line, and returns the exit code. A command in `_QUICK` ends the process instead."""
     words = before_command(sys.argv[1:])[1]
     is_quick = not _QUICK.isdisjoint(words[:1])
     if is_quick:

@@ -111,7 +111,7 @@ def duration(seconds: float | None) -> str | None:
 
 
 def ranges(numbers: Iterable[int], shortest: int = 3) -> str:
-    """Sorts and formats numbers: `0-3,7`. Writes at least `shortest` consecutive numbers as a range."""
+    """Sorts and formats numbers: `0-3,7`. Writes `shortest` or more consecutive numbers as a range."""
     runs: list[list[int]] = []
     for number in sorted(numbers):
         if runs and number == runs[-1][-1] + 1:

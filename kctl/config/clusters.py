@@ -1,5 +1,4 @@
-"""The sections for Kafka clusters (`[contexts.NAME]`, `[clusters.NAME]`) and for Spark queries
-(`[checkpoints.NAME]`)."""
+"""The sections `[contexts.NAME]` and `[clusters.NAME]` (Kafka clusters), and `[checkpoints.NAME]` (Spark queries)."""
 
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
@@ -80,7 +79,7 @@ def by_group(checkpoints: Mapping[str, CheckpointSection]) -> dict[str, Checkpoi
 
 
 def place_hint(uri: str) -> str:
-    """Returns advice on a rejected checkpoint URI, or an empty text for a path or `file://`."""
+    """Returns advice on a rejected checkpoint URI. The text is empty for a path or `file://`."""
     scheme, colon, _ = uri.partition("://")
     if scheme == "hdfs":
         return "kctl does not read HDFS: copy the checkpoint (hdfs dfs -get), or mount it"
@@ -92,8 +91,8 @@ def place_hint(uri: str) -> str:
 def checkpoint_mistakes(
     checkpoints: Mapping[str, CheckpointSection], clusters: Collection[str], own_group: str = ""
 ) -> Iterator[str]:
-    """Yields a sentence for each mistake: a checkpoint has an unknown cluster, the fleet's group name (`own_group`), or
-    the same group name as another checkpoint of the cluster."""
+    """Yields a sentence for each mistake: an unknown or missing cluster, or a group name that the fleet (`own_group`)
+    or another checkpoint of the same cluster already uses."""
     shown: dict[tuple[str, str], str] = {}
     for name, each in checkpoints.items():
         cluster, group = each.cluster or ("" if len(clusters) > 1 else next(iter(clusters))), each.group or name

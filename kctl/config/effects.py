@@ -1,5 +1,4 @@
-"""Shows the settings of a configuration, but hides secrets. Also compares two configurations, and shows when each
-change takes effect."""
+"""Shows a configuration, but hides secrets. Compares two configurations, and shows when each change takes effect."""
 
 from dataclasses import Field, dataclass, fields
 from typing import Any

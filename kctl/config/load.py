@@ -63,13 +63,12 @@ class Findings:
                 self.take_unknown(f"{self.path}: there is no section [{section}]", section, known)
 
     def take_text(self, name: str, text: str, origin: str, source: str) -> None:
-        """Takes a setting from a variable or flag. Errors begin with `origin`. `source` is the setting's entry
-        in `Config.sources`."""
+        """Takes a setting from a variable or flag. Errors begin with `origin`. `Config.sources` gets `source`."""
         self._take(name, SETTINGS[name], text, origin, source)
 
     def take_unknown(self, sentence: str, word: str, known: Mapping[str, Iterable[str]], otherwise: str = "") -> None:
         """Reports that `word` is an unknown section, key, variable or flag, and suggests the nearest name in `known`.
-        `known` maps a section to all its settings, and any other name to one setting."""
+        `known` maps each name to the full names of its settings, such as `kafka.group`."""
         import difflib  # only needed for an error
 
         close = difflib.get_close_matches(word, list(known), n=1)
@@ -88,8 +87,7 @@ class Findings:
         return sentences
 
     def built(self, section: str, kind: type[T]) -> T:
-        """Returns a section with its defaults and absolute paths. If there are mistakes, required settings may be
-        None."""
+        """Returns a section with defaults and absolute paths. A required setting that is missing or wrong is None."""
         chosen = {each.name: self.values.get(f"{section}.{each.name}", default_of(each)) for each in fields(kind)}
         return kind(**{key: _anchored(value, self.path.parent) for key, value in chosen.items()})
 
@@ -250,8 +248,7 @@ def _missing(findings: Findings, document: Mapping[str, Any]) -> list[str]:
 
 
 def read_document(path: Path) -> dict[str, Any]:
-    """Reads a file and checks only its syntax. Raises ConfigError. As root, also rejects a file that another user
-    owns or can change."""
+    """Parses a file as TOML. Raises ConfigError. As root, also rejects a file that another user owns or can change."""
     try:
         with open(open_regular(path, os.O_RDONLY, is_link_fine=True), encoding="utf-8") as file:
             refuse_others(path, file.fileno())

@@ -1,8 +1,5 @@
-"""The sections of kctl.toml. Each field is a key with type, bounds and default. The text below the field describes it.
-
-`load`, docs/configuration.md and the JSON Schema derive from these classes. A section, or a setting's type, declares
-when a change takes effect.
-"""
+"""The sections of kctl.toml, for `load`, docs/configuration.md and the JSON Schema. Each field is a key with type,
+bounds and default. The text below the field describes it."""
 
 # Without `from __future__ import annotations`, so that a field's type is a type, not a text that must be evaluated.
 
@@ -184,8 +181,8 @@ class WorkersSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class EngineSection(Section):
-    """The process `engine`, if `workers.engine` is `shared`. `[workers]` also sets how kctl starts, stops and restarts
-    the engine. The engine's memory limits cover its JVM and the executors' Python processes."""
+    """The process `engine`, which runs all workers' queries if `workers.engine` is `shared`. `[workers]` also sets how
+    kctl starts, stops and restarts the engine. Its memory limits cover its JVM and the executors' Python processes."""
 
     effect: ClassVar = NEXT_START
 
@@ -217,8 +214,7 @@ class SparkSection(Section):
     auth_secret_file: str = ""
     """A file with the secret that a Spark cluster and its applications share. If empty, kctl uses the variable
     `KCTL_CLUSTER_SECRET`. The secret turns on `spark.authenticate` and `spark.network.crypto.enabled`. `spark://…`
-    needs this secret, or `spark.authenticate` in `conf`. For other masters, Spark generates a
-    secret."""
+    needs this secret, or `spark.authenticate` in `conf`. For other masters, Spark generates a secret."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -304,8 +300,7 @@ class StorageSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class SinkersSection(Section):
-    """How many sinkers run, which handler they call, and how they retry. `[workers]` also sets how kctl starts, stops
-    and restarts sinkers."""
+    """Sinkers, their handler and their retries. `[workers]` also sets how kctl starts, stops and restarts sinkers."""
 
     effect: ClassVar = NEXT_START
 
@@ -337,7 +332,7 @@ class SinkersSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class CollectSection(Section):
-    """How the master collects its snapshots."""
+    """How the master queries agents and brokers."""
 
     interval_seconds: Annotated[float, number(0.1, 3600)] = 1.0
     """How often the master queries agents and brokers."""
@@ -392,9 +387,8 @@ class AdviceSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class ExporterSection(Section):
-    """Which consumer groups `kctl exporter` or a fleet's master collects (exporter.md). A pattern must match the whole
-    name of a group or topic. It is a glob, such as `payments-*`, or a regular expression between slashes, such as
-    `/payments-(eu|us)/`."""
+    """Which consumer groups `kctl exporter` or a fleet's master collects (exporter.md). A pattern must match a whole
+    group or topic name. It is a glob (`payments-*`) or a regular expression between slashes (`/payments-(eu|us)/`)."""
 
     effect: ClassVar = NOW
 
@@ -427,8 +421,7 @@ class ExporterSection(Section):
 
 @dataclass(frozen=True, kw_only=True)
 class HttpSection(Section):
-    """The HTTP server of the master or of `kctl exporter`: the web page, `/api/v1/…`, `/metrics`, `/healthz`,
-    `/readyz` (http.md)."""
+    """The HTTP server of the master or of `kctl exporter` (http.md): the web page, API, metrics and health checks."""
 
     host: Annotated[str, Form(r"\S+", "a host name or an IP address")] = "127.0.0.1"
     """The IP address to listen on, or `localhost`. An address beyond this host requires a token. It also requires TLS
@@ -438,8 +431,7 @@ class HttpSection(Section):
     shows."""
     token_file: Annotated[str, NOW] = ""
     """A file with the bearer token, or with two during a rotation. Each line has a token of at least 16 characters,
-    optionally as `name: token`. Requests for changes always
-    require a token. Beyond this host, every request requires one."""
+    optionally as `name: token`. Requests for changes always require a token. Beyond this host, all requests do."""
     read_token_file: Annotated[str, NOW] = ""
     """A file like `token_file`, for tokens that may only read, such as Prometheus's. If it is set, reading on loopback
     also requires a token."""

@@ -24,7 +24,7 @@ def dead_letters_of(table: Path) -> Path:
 
 
 def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
-    """If the table is on this host, yields `("storage.uri", folder)` for its parent, the table, its dead-letter table,
+    """If the table is on this host, yields `("storage.uri", folder)` for the table, its parent, its dead-letter table,
     and `_delta_log` and `_kctl` in both tables."""
     if (table := table_folder(config)) is not None:
         yield "storage.uri", table.parent
@@ -33,8 +33,8 @@ def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 def storage_settings(config: Config) -> dict[str, Any]:
-    """Returns the settings of the storage as JSON types. An empty `namespace` becomes the consumer group, so that two
-    groups can share one Redis."""
+    """Returns the settings of the storage as JSON types. An empty `namespace` becomes the name of the consumer group,
+    so that two groups can share one Redis."""
     storage, folder = config.storage, config.path.parent
     given = {each.name: as_json(getattr(storage, each.name)) for each in fields(storage) if each.name not in _NOT_SENT}
     sizes = {name: size_bytes(given[name]) or 0 for name in ("block_bytes", "limit_bytes", "target_file_bytes")}

@@ -1,4 +1,4 @@
-"""Converts a setting's value to its type, and checks it. The value comes from TOML, a variable or a flag.
+"""Converts and checks the value of a setting from TOML, an environment variable or a flag.
 
 An invalid value raises a ValueError without a message, and `Findings` writes the message.
 """

@@ -1,4 +1,4 @@
-"""Dead letters and groups of dead letters as JSON, for lists, single dead letters and exports."""
+"""Converts dead letters and groups of dead letters to JSON."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ def dead_letter_row(dead_letter: DeadLetter) -> dict[str, Any]:
 def dead_letter_document(
     dead_letter: DeadLetter, form: Form = "text", decoder: Decoder | None = None
 ) -> dict[str, Any]:
-    """Returns a dead letter with its message. In the form `text`, bytes that are not UTF-8 become base64. The suffix
-    of a field's name shows its form (`value_base64`). `decoder` adds the decoded key and value."""
+    """Returns a dead letter with its message. With `json`, bytes that are not JSON become text. Text that is not UTF-8
+    becomes base64. Fields other than text have a suffix (`value_base64`). `decoder` adds the decoded key and value."""
     document = {
         **_head(dead_letter),
         "error": sentence_of(dead_letter.error),

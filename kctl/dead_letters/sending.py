@@ -29,7 +29,7 @@ class _Unsendable(Exception):
 
 
 class Sender:
-    """Sends dead letters to one topic, on one thread."""
+    """Sends dead letters to one topic. Use it on one thread."""
 
     def __init__(self, production: Production) -> None:
         self._production = production
@@ -89,8 +89,7 @@ class Sender:
 
 @contextmanager
 def sending(config: Config, topic: str) -> Iterator[Sender]:
-    """Yields a sender to a topic of the fleet's cluster, for one thread. Raises KctlError. At the end, calls
-    `Sender.check`."""
+    """Yields a sender to a topic of the fleet's cluster. Raises KctlError. At the end, calls `Sender.check`."""
     from kctl.kafka.client.access import of_fleet
     from kctl.kafka.client.connection import ClusterConnection
     from kctl.kafka.client.layout import require, topics_of
@@ -111,7 +110,6 @@ def sending(config: Config, topic: str) -> Iterator[Sender]:
 
 
 def name_of(dead_letter: DeadLetter) -> str:
-    """Returns the value of `HEADER`: `TOPIC-PARTITION@OFFSET/TIME`. TIME is when the message became a dead letter, in
-    Unix milliseconds."""
+    """Returns the value of `HEADER`: `TOPIC-PARTITION@OFFSET/TIME`. TIME is `dead_letter.at` in milliseconds."""
     block = dead_letter.block
     return f"{block.topic}-{block.partition}@{dead_letter.offset}/{dead_letter.at * 1000:.0f}"

@@ -24,7 +24,7 @@ SERVED_REPLY_SECONDS = 10.0
 
 
 def opened(config: Config) -> AbstractContextManager[Storage]:
-    """Opens a fleet's storage. Raises StorageUnusable, also if its SQLite file does not exist."""
+    """Opens a fleet's storage. Raises StorageUnusable, also if the SQLite file does not exist."""
     return _prepared(_open(config))
 
 
@@ -47,7 +47,7 @@ def opened_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
 
 @contextmanager
 def served_dead_letters(config: Config) -> Iterator[DeadLetterStore]:
-    """Like `opened_dead_letters`, but for the fleet's master, which may call it on any thread."""
+    """Like `opened_dead_letters`, but callable on any thread of the fleet's master."""
     # Without `_prepared`: the master has set its umask, and the workers prepare the storage.
     storage: Storage | LakeStorage
     storage = _open_lake(config) if config.storage.kind.is_table else _open(config, SERVED_REPLY_SECONDS)
@@ -65,8 +65,8 @@ def changed(
     progress: Progress,
     sending: Callable[[], AbstractContextManager[Send]],
 ) -> int:
-    """Applies `verb` to the selected dead letters, and returns the number of changed ones. Only the verb `send`
-    calls `sending`, to open a sender. Raises the errors of `sending` and `DeadLetterStore`."""
+    """Applies `verb` to the selected dead letters, and returns the number of changed ones. Calls `sending` only for the
+    verb `send`, to open a sender. Raises the errors of `sending` and `DeadLetterStore`."""
     if verb == "requeue":
         return store.requeue_dead(selection, expect, progress)
     if verb == "delete":

@@ -95,7 +95,7 @@ class Workbench:
 
     async def read(self, work: Callable[[DeadLetterStore, Progress], T]) -> T:
         """Runs `work` in a thread and returns its result. If this call is cancelled, `work` fails at its next call of
-        the progress function. Raises Busy, OperationRefused, StorageError."""
+        the progress function. Raises Busy, OperationRefused, StorageError, and OperationFailed after `close`."""
         stop = threading.Event()
         try:
             return await asyncio.wrap_future(self._submitted(lambda store: work(store, partial(self._go_on, stop))))
@@ -105,9 +105,9 @@ class Workbench:
     async def change(
         self, verb: Verb, selection: Selection, expect: int, by: str, to: str = ""
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Changes dead letters. Yields `{"done": number}` after each page, and at the end also `"complete": True`. `to`
-        is the topic for `send`. Raises CountChanged unless `expect` dead letters match, OperationFailed if the
-        change is stopped, and the errors of `read`."""
+        """Changes dead letters. Yields `{"done": number}` after each page, and again at the end, with
+        `"complete": True`. `to` is the topic for `send`. Raises CountChanged unless `expect` dead letters match,
+        OperationFailed if the change is cancelled, and the errors of `read`."""
         if self._change is not None and not self._change.done():
             raise OperationRefused("another request is changing dead letters: wait until it ends, or stop it")
         change = _Change(verb, selection, expect, by, to)

@@ -21,10 +21,9 @@ Place = tuple[str, int, int]  # topic, partition, offset
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """Counts of messages. `stored` includes handled messages and dead letters. `lost`: missing below the stored offset,
-    so no worker will read them again. `not_stored`: missing at or above the stored offset. `duplicated`: further copies
-    of messages that are stored or handled. `handled` counts each handled message once, and `handled_again` the
-    repeats."""
+    """Counts of messages. `stored` is the sum of unhandled messages, `handled` and `dead`. `duplicated` counts the
+    repeats in this sum. `lost`: missing below the stored offset, so no worker will read them again. `not_stored`:
+    missing at or above the stored offset. `handled` counts each message once, and `handled_again` the repeats."""
 
     produced: int
     stored: int
@@ -54,9 +53,8 @@ def audit(
     dead: Iterable[Place] = (),
     stored_offsets: Mapping[tuple[str, int], int] | None = None,
 ) -> Audit:
-    """Compares stored messages, handled messages and dead letters with the produced messages. `produced` maps each
-    partition to its number of messages. Offsets begin at 0. Without `stored_offsets`, all missing messages count as
-    lost."""
+    """Compares stored, handled and dead messages with the produced messages. `produced` maps each partition to its
+    number of messages. Offsets begin at 0. Without `stored_offsets`, all missing messages count as lost."""
     seen = _Seen(produced)
     times_handled = [seen.add(place) for place in handled]
     waiting = [seen.add(place) for place in stored]

@@ -1,7 +1,4 @@
-"""A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for the demo.
-
-It has one replica and no security.
-"""
+"""A real Kafka broker (KRaft, broker and controller in one process) on 127.0.0.1, for the demo."""
 
 import base64
 import os
@@ -25,8 +22,7 @@ from kctl.jars.java import java_command
 from kctl.jars.lock import jar_paths
 
 _LOG_CONFIG = Path(__file__).with_name("broker-log4j2.properties")
-# With C1 alone and the serial collector, a new broker answers after 2.2 s instead of 2.7 s, and one of Kafka's tools
-# ends after 0.76 s instead of 0.9 s (2 cores, Java 17, medians).
+# C1 alone and the serial collector start a broker in 2.2 s instead of 2.7 s, and run a tool in 0.76 s instead of 0.9 s.
 _QUICK_START = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
 # Not the seeded generator, with which two processes of a test run would choose the same ports.
 _chance = random.SystemRandom()
@@ -62,7 +58,7 @@ _PROPERTIES = {
 
 
 def kafka_command(main_class: str, *arguments: str, heap: str = "256m", options: tuple[str, ...] = ()) -> list[str]:
-    """Returns the command that runs `main_class` with the `broker` jars. Raises JarsMissing, JavaMissing."""
+    """Returns a command for `main_class` with the `broker` jars. Raises JavaMissing and the errors of `jar_paths`."""
     class_path = ":".join(str(jar) for jar in jar_paths("broker"))
     logging = f"-Dlog4j2.configurationFile={_LOG_CONFIG}"
     java = [str(java_command()), *_QUICK_START, *options, f"-Xmx{heap}", logging]
@@ -107,7 +103,7 @@ class KafkaBroker:
 
     def start(self) -> None:
         """Formats a new data directory, starts the broker, and returns when it answers (2 to 3 s). Raises StartError
-        (with the end of the broker's log), JarsMissing, JavaMissing."""
+        (with the end of the broker's log) and the errors of `kafka_command`."""
         broker, controller = self._ports or two_free_ports()
         self.launch((self._port or broker, controller))()
 
@@ -143,8 +139,7 @@ class KafkaBroker:
 
     def launch(self, ports: tuple[int, int]) -> Callable[[], None]:
         """Starts the broker and returns a function that waits until it answers. Launch all brokers of a cluster before
-        you call the function, because a broker answers only when most brokers run. This method and the function raise
-        the errors of `start`."""
+        you wait for one, because each answers only when most run. Both functions raise the errors of `start`."""
         if self._process is not None:
             raise RuntimeError("this broker runs already")
         self._directory.mkdir(parents=True, exist_ok=True)
@@ -232,7 +227,7 @@ def two_free_ports() -> tuple[int, int]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Returns different free TCP ports of 127.0.0.1. A later call may return them again."""
+    """Returns different free TCP ports of 127.0.0.1. A later call may return the same ports."""
     with ExitStack() as held:
         return [_bind_somewhere(held.enter_context(socket.socket())) for _ in range(count)]
 

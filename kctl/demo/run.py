@@ -162,8 +162,7 @@ def ended_part(broker: KafkaBroker, master: DemoFleet | None = None) -> str | No
 
 
 def bring_parts(storage: str) -> None:
-    """Checks for Java, and if `storage` is a table, for deltalake. Fetches missing jars, with progress on stderr.
-    Raises StartError."""
+    """Checks for Java, and for deltalake if `storage` is a table. Fetches missing jars. Raises StartError."""
     if KINDS[storage].is_table and find_spec("deltalake") is None:
         raise StartError("`--storage lake` needs deltalake: pip install deltalake, or leave `--storage lake` away")
     java_command()
@@ -171,8 +170,8 @@ def bring_parts(storage: str) -> None:
 
 
 class Interrupts:
-    """Counts Ctrl-C and SIGTERM. Each signal ends the demo's current step: producing messages, or waiting until
-    they are stored or handled. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt."""
+    """Counts Ctrl-C and SIGTERM. Each signal ends the demo's current step: producing messages, or waiting until they
+    are stored or handled. Until `is_something_to_end` is set, a signal raises KeyboardInterrupt instead."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -200,8 +199,8 @@ class Interrupts:
 
 
 def main(options: DemoOptions, output: str, directory: Path | None) -> int:
-    """Runs the demo until its time is over or Ctrl-C, and prints the summary. Returns 0 if `has_passed`, otherwise 1.
-    Raises KctlError if the demo cannot start."""
+    """Runs the demo until its time is over or Ctrl-C, and prints the summary. Returns 0 if the demo passes, otherwise
+    1. Raises KctlError if the demo cannot start."""
     bring_parts(options.storage)
     os.umask(PRIVATE)
     place = directory.absolute() if directory else Path(tempfile.mkdtemp(prefix="kctl-demo-"))

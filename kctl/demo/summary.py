@@ -95,8 +95,7 @@ def summary(
 
 
 def has_passed(summary: Mapping[str, Any], options: DemoOptions) -> bool:
-    """Whether every message was stored once and no process ended by itself. With a handler, every message must also be
-    handled."""
+    """Whether no process ended by itself and all messages were stored once. With a handler, all must be handled."""
     if summary["ended_by_itself"] is not None:
         return False
     is_stored = summary["lost"] == summary["duplicated"] == 0 and summary["stored"] == summary["produced"]

@@ -70,8 +70,7 @@ class Exposition:
         return page_format.page(body)
 
     def prepare(self, snapshot: Exposed) -> None:
-        """Renders `snapshot` in recently requested formats. Call it before you publish `snapshot`, so that no scrape
-        waits."""
+        """Renders `snapshot` in recently requested formats. Call it before publishing, so that no scrape waits."""
         for page_format in list(self._asked):
             self._asked[page_format] -= 1
             if self._asked[page_format] <= 0:

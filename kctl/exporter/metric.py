@@ -73,11 +73,10 @@ class OfGroup(Metric):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupValue(Metric):
-    """A metric with one number per group. `value` returns only the number, because creating tens of thousands of
-    `Sample` tuples would be slow."""
+    """A metric with one number per group."""
 
     labels: tuple[str, ...] = GROUP
-    value: Callable[[GroupSnapshot], float | None]
+    value: Callable[[GroupSnapshot], float | None]  # no `Sample`, because tens of thousands of tuples are slow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

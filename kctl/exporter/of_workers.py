@@ -1,4 +1,4 @@
-"""Metrics of workers, batches, sinkers, the engine and the storage. Most are declared in fields of reply classes."""
+"""Metrics of workers, batches, sinkers, the engine and the storage. Most come from `FieldMetric`s of reply classes."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields

@@ -55,7 +55,7 @@ class TextBlock:
     __slots__ = ("_make", "_packed", "_text")
 
     def __init__(self, make: Callable[[], bytes]) -> None:
-        """`text` and `packed` may each call `make`, which must return the same text both times."""
+        """`make` is called at most twice, and must always return the same text."""
         self._make = make
         self._text: bytes | None = None
         self._packed: _Packed | None = None
@@ -313,7 +313,7 @@ def shown_of(collection: Collection, groups: Sequence[GroupSnapshot]) -> GroupCo
 
 
 def samples_of(metric: Metric, collection: Collection | None, groups: Sequence[GroupSnapshot]) -> Iterable[Sample]:
-    """Returns a metric's samples with all labels. There are no samples if the metric does not apply to `collection`."""
+    """Adds the missing labels (cluster, group) to a metric's samples. Returns () if `collection` lacks the metric."""
     match metric:
         case OfGroup():
             of_groups = ((group, sample) for group in groups for sample in metric.samples(group))

@@ -19,7 +19,7 @@ _NEVER_BUSY = "in the window, messages did not wait in every partition long enou
 
 
 class GroupAdvisers:
-    """Advises on the watched groups: the 50 for which advice was requested most recently. For any thread."""
+    """Advises on the watched groups: the 50 for which advice was requested most recently. Thread-safe."""
 
     def __init__(self, rules: AdviceSection | None = None) -> None:
         self._rules = rules or AdviceSection()

@@ -1,7 +1,7 @@
 """Caches a fleet's group: its committed offsets, log offsets and state.
 
-During an outage, offsets keep their old values and get older. They never become zeros. If the brokers answer a poll
-only in part, the cache takes the values that they returned.
+During an outage, the cache keeps the last offsets, and their ages increase. If the brokers answer a poll only in part,
+the cache takes the values that they returned.
 """
 
 from __future__ import annotations
@@ -57,8 +57,7 @@ def _errors(reading: ClusterReading, group: str) -> dict[str, str]:
 
 @dataclass(eq=False, repr=False)
 class BrokerCache:
-    """A cache of a group's offsets. Belongs to one event loop, but polls the brokers on its own thread. Call `close()`
-    at the end."""
+    """A cache of a group's offsets for one event loop. Polls the brokers on its own thread. Call `close` at the end."""
 
     _reader: ClusterReader
     _servers: str
@@ -109,8 +108,8 @@ class BrokerCache:
             )
 
     async def refresh(self, timeout_seconds: float) -> None:
-        """Polls the brokers and waits for at most `timeout_seconds`. A longer poll continues in the background. Returns
-        at once while a poll is running, and during the back-off after a failed poll."""
+        """Polls the brokers. Does nothing while a poll is running, or during the back-off after a failed poll. Waits
+        for at most `timeout_seconds`. A longer poll continues in the background."""
         if self._clock() < self._not_before or not (self._running is None or self._running.done()):
             return
         self._running = asyncio.ensure_future(self._poll())
@@ -119,8 +118,7 @@ class BrokerCache:
                 await asyncio.shield(self._running)
 
     def snapshot(self) -> BrokerSnapshot:
-        """Returns every partition, with the age of its committed offset or log offsets, whichever is older. For any
-        thread."""
+        """Returns every partition, with the age of its committed or log offsets, whichever are older. Thread-safe."""
         partitions = replace(self._partitions, now=self._clock())
         return BrokerSnapshot(partitions, self._group, self.nothing_known.reset, self._assigned)
 
@@ -140,7 +138,7 @@ class BrokerCache:
         return max(_STALE_INTERVALS * interval, _SHORTEST_STALE_SECONDS)
 
     async def close(self) -> None:
-        """Closes the connections after any running poll. If brokers hang, takes a few request time-outs."""
+        """Closes the connections after any running poll. If brokers hang, this takes a few request time-outs."""
         if self._running is not None:
             await self._running
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)

@@ -101,16 +101,13 @@ class ClusterCollector:
             await asyncio.sleep(max(self._settings.interval_seconds - took, took))
 
     async def adopt(self, other: ClusterCollector) -> None:
-        """Takes over the settings of `other`, a collector that has never run. Keeps what this collector knows about the
-        groups.
-
-        First stop this collector's `run`. Waits for its last poll to end, and closes `other`.
-        """
+        """Takes over the settings of `other`, a collector that has never run, and closes `other`. Keeps what this
+        collector knows about the groups. Stop `run` before you call `adopt`, which waits for the last poll to end."""
         await asyncio.get_running_loop().run_in_executor(self._thread, self._adopt, other)
         await other.close()
 
     async def close(self) -> None:
-        """Closes the connections after any running poll. If brokers hang, takes a few request time-outs."""
+        """Closes the connections after any running poll. If brokers hang, this takes a few request time-outs."""
         self._watcher.close()
         await asyncio.get_running_loop().run_in_executor(self._thread, self._reader.close)
         self._thread.shutdown(wait=False)
@@ -241,13 +238,11 @@ class Prepared:
 
 
 class Collectors:
-    """The collectors of all clusters. They belong to one event loop, but any thread may call `latest` and `whole`. Call
-    `close` at the end."""
+    """Collectors of all clusters. Only `latest`, `whole` and `describe` are thread-safe. Call `close` at the end."""
 
     def __init__(self) -> None:
         self.prepare: list[Callable[[Clusters], None]] = []
-        """Functions that get the snapshots of all clusters after each new one, on a collector's thread; one call at a
-        time."""
+        """Called with all clusters' snapshots after each new one, one call at a time, on a collector's thread."""
         self._running: dict[str, ClusterCollector] = {}
         self._wanted: dict[str, CollectedCluster] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
@@ -261,7 +256,7 @@ class Collectors:
         return {cluster: each.latest for cluster, each in self._running.items()}
 
     def whole(self) -> Clusters:
-        """Returns the latest snapshots as one object, which is replaced only when a cluster has a new snapshot."""
+        """Returns the latest snapshots as one object. Returns the same object until a cluster has a new snapshot."""
         latest = tuple(each for each in self.latest().values() if each is not None)
         whole = self._whole
         if whole.clusters != latest:
@@ -269,8 +264,7 @@ class Collectors:
         return whole
 
     def describe(self, cluster: str, group: str) -> Group:
-        """Asks the brokers for a group and its members, and blocks until they answer. For any thread. Raises
-        KctlError."""
+        """Asks the brokers for a group and its members, and blocks until they answer. Raises KctlError."""
         return self._running[cluster].describe(group)
 
     def prepared(self, wanted: Iterable[CollectedCluster]) -> Prepared:
@@ -282,7 +276,7 @@ class Collectors:
     async def use(self, prepared: Prepared) -> None:
         """Collects the prepared clusters from now on.
 
-        Unchanged clusters continue. If a changed cluster keeps its servers, its collector keeps what it knows about the
+        Unchanged clusters continue. If a changed cluster has the same servers, the collector keeps its data about the
         groups. Closes the collectors of clusters that are removed or have other servers. If brokers hang, closing takes
         a few request time-outs.
         """

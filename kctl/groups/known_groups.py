@@ -1,9 +1,9 @@
-"""The state of a cluster's groups and logs, merged from many polls. Each poll's time is passed in.
+"""The state of a cluster's groups and logs, merged from many polls. The caller passes the time of each poll.
 
-Without a new answer, old values stay until they are too old. A fleet's own group keeps them at any age.
-`reduce.partitions` replaces them if the workers report newer ones. A checkpoint's partitions stay even if they do not
-exist in Kafka. A checkpoint's lag is unknown in a partition whose log is in another cluster, does not exist, or ends
-before the checkpoint's offset.
+If the brokers do not answer, old values stay until they are too old. The values of a fleet's own group stay at any
+age. `reduce.partitions` replaces these values if the workers report newer ones. A checkpoint's partitions stay even if
+they do not exist in Kafka. A checkpoint's lag is unknown in a partition whose log is in another cluster, does not
+exist, or ends before the checkpoint's offset.
 """
 
 import re
@@ -65,8 +65,8 @@ class KnownGroup:
         self.share_lag, self.committed_at, self.read_at = share_lag, at, at
 
     def commit_whole(self, reading: ClusterReading, committed: GroupOffsets | None, at: float, gone: set[str]) -> None:
-        """Replaces the committed offsets, and adds the topics' partitions without a commit. Pass None as `committed` if
-        the brokers did not answer: then old offsets stay, except those of recreated topics (`gone`)."""
+        """Replaces the committed offsets, and adds the topics' partitions that have no commit. If the brokers did not
+        answer, pass None as `committed`: old offsets stay, except those of recreated topics (`gone`)."""
         whole = {topic: tuple(range(count)) for topic, count in reading.partitions.items()}
         for topic, number in self.partitions:
             if topic in reading.unclear_topics and topic not in reading.partitions:
@@ -159,7 +159,7 @@ class KnownGroups:
         self._logs.add(reading, reading.unknown if self._own is None else set(), at)
 
     def forget(self, now: float) -> None:
-        """Drops values that are too old to show, and logs that no group reads any more."""
+        """Drops groups and log offsets that are too old to show. Drops partitions that no group reads any more."""
         limit = now - self.stale_after_seconds
         self.groups = {name: group for name, group in self.groups.items() if group.listed_at >= limit}
         self._find_logs()
@@ -309,8 +309,8 @@ def detail_of(without_partitions: Sequence[str], without_topics: Sequence[str]) 
 
 
 def bounded(groups: tuple[GroupSnapshot, ...], max_partitions: int) -> tuple[tuple[GroupSnapshot, ...], int]:
-    """Drops the partition series of the largest groups, so that at most `max_partitions` are left (0: no limit). Also
-    returns how many groups lose them."""
+    """Limits the largest groups to metrics by topic, so that at most `max_partitions` partitions have their own metrics
+    (0: no limit). Also returns how many groups it has limited."""
     shown = [group for group in groups if group.detail == "partition"]
     left = sum(len(group.partitions) for group in shown) - max_partitions
     if max_partitions == 0 or left <= 0:

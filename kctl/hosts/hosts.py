@@ -1,5 +1,5 @@
-"""Requests to the other hosts of a fleet, and which hosts are present. A master does not pass on another master's
-request, so that requests cannot loop."""
+"""Sends requests to the other hosts of a fleet, and lists the fleet's hosts. A master does not pass on another
+master's request, so that requests cannot loop."""
 
 from __future__ import annotations
 
@@ -40,8 +40,7 @@ class AgentReply(Struct, frozen=True):
 
 
 class HostReplies(Struct, frozen=True):
-    """The unchanged replies of one host's agents to a command. The master that asked combines them with the replies of
-    its own agents."""
+    """The replies of a host's agents to a command. The master that asked combines them with its own agents' replies."""
 
     cluster: str
     group: str
@@ -142,8 +141,8 @@ class Hosts:
 
     @property
     def leader(self) -> str | None:
-        """The host that leads the fleet. None if there is a `doubt`. Also None if no heartbeat was answered within the
-        session time, because another host may lead by now."""
+        """The host that leads the fleet. None if the roster is in `doubt`. Also None if no heartbeat was answered
+        within the session time, because another host may lead by now."""
         seen = self._member.seen
         age = self._age(seen)
         return None if age is None or age >= SESSION_SECONDS or self.doubt is not None else seen.roster.leader
@@ -164,12 +163,12 @@ class Hosts:
         return next((each.url for each in self._member.seen.roster.hosts if each.name == name), None)
 
     async def submit(self, host: str, operation: JsonObject) -> JsonObject:
-        """Starts an operation on a host. Returns its state, or the host's error. Raises AgentUnreachable or
-        NotPermitted if the request was not sent. Raises AgentTimeout if the operation may have begun."""
+        """Starts an operation on a host. Returns the host's answer: the operation's state, or an error. Raises
+        AgentUnreachable or NotPermitted if nothing was sent. Raises AgentTimeout if the operation may have begun."""
         return await self._operate("POST", host, "", json.encode(operation))
 
     async def operation(self, host: str, id_: str, *, cancel: bool = False) -> JsonObject:
-        """Returns the state of an operation on a host, or the host's error. If `cancel` is true, first cancels the
+        """Returns the host's answer: the operation's state, or an error. If `cancel` is true, first cancels the
         operation. Raises AgentError."""
         path = f"/{quote(id_, safe='')}"
         return await (

@@ -1,10 +1,9 @@
-"""The master as a member of the group of masters. The group is a classic consumer group without partitions, whose
-leader distributes the roster. With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s. They notice a
-killed master after 7 s.
+"""The group of masters: a classic consumer group without partitions. The group's leader distributes the `Roster`.
+With Kafka 4.3 and a session of 6 s, 20 masters know each other after 4 s. They notice a killed master after 7 s.
 
-The group does not use the newer protocol (KIP-848), because its members cannot send their addresses. It does not use
-static members either. A new static member would silently fence an older member of the same name. If a static member
-rejoined without a rebalance, other hosts would keep its old address.
+The group does not use the newer protocol (KIP-848), in which members cannot send their addresses. It does not use
+static members either. A new static member would silently fence an older member with the same instance id. If a
+static member rejoined without a rebalance, other hosts would keep its old address.
 """
 
 import logging
@@ -40,11 +39,10 @@ _FORGOTTEN_MOST = 100
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The last roster. `heartbeat_at` is the time at which this master sent its last answered heartbeat or join, in
-    monotonic seconds."""
+    """The last roster, and the state of this master's membership."""
 
     roster: Roster
-    heartbeat_at: float | None = None
+    heartbeat_at: float | None = None  # when the last answered heartbeat or join was sent, in monotonic seconds
     error: str | None = None
     joined_at: Mapping[str, float] = field(default_factory=dict)  # host key -> monotonic seconds
 

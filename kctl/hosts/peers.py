@@ -66,9 +66,8 @@ class Peers:
         return body
 
     async def operate(self, method: str, url: str, path: str, seconds: float, body: bytes = b"") -> bytes:
-        """Requests an operation and returns the body of the answer, regardless of the HTTP status. Raises
-        AgentUnreachable or NotPermitted if the request was not sent. Raises AgentTimeout if there is no complete
-        answer."""
+        """Requests an operation. Returns the answer's body, regardless of the HTTP status. Raises AgentUnreachable or
+        NotPermitted if nothing was sent. Raises AgentTimeout if there is no complete answer."""
         _, answer = await self._exchanged(method, url, path, seconds, self._access.operations_tokens, body)
         return answer
 

@@ -1,4 +1,4 @@
-"""Joins the masters' answers of a fleet on several hosts into one `kctl status` and one verdict. Pure."""
+"""In a fleet on several hosts, joins the masters' answers into one `kctl status` and one verdict. Pure."""
 
 import re
 from collections import Counter
@@ -99,8 +99,7 @@ def _well(in_order: Sequence[tuple[str, Verdict]], is_shared: bool) -> Iterator[
 
 
 def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.0) -> tuple[WorkerStatus, ...]:
-    """Adds the host to each process's name. If the host is silent, pass the age of `rows`, and all states become
-    `unknown`."""
+    """Adds the host to each process's name. For a silent host, pass the age of `rows`: all states become `unknown`."""
     named = (replace(row, name=qualified(host, row.name)) for row in rows)
     if not age_seconds:
         return tuple(named)
@@ -108,8 +107,8 @@ def statuses_of(host: str, rows: Iterable[WorkerStatus], age_seconds: float = 0.
 
 
 def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now: float) -> StatusAnswer:
-    """Joins the answers of all hosts. `host` is this host, and `own` its answer. `now` is in Unix seconds. Only the
-    result's `rows` and `workers` include a silent host's last report. May be slow. Raises BadResult."""
+    """Joins the answers of all hosts. `own` is the answer of `host`, which is this host. `now` is in Unix seconds. A
+    silent host's last report appears only in `rows` and `workers` of the result. May be slow. Raises BadResult."""
     answers = {each.host: (decoded(StatusAnswer, each.status), age) for each, age in others.replies}
     if own is not None:
         answers[host] = own, 0.0
@@ -129,7 +128,7 @@ def joined_status(own: StatusAnswer | None, host: str, others: HostsOutcome, now
 
 
 def _lag(glances: Mapping[str, LagGlance], host: str) -> LagGlance | None:
-    # The total lag of all hosts is equal, because it comes from the brokers.
+    # All hosts report the same total lag, because it comes from the brokers.
     if not glances:
         return None
     seconds = [each.seconds for each in glances.values() if each.seconds is not None]

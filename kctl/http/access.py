@@ -23,7 +23,7 @@ _LINE: Final = re.compile(r"(?:(?P<name>[A-Za-z0-9][A-Za-z0-9._-]{0,63})(?::[ \t
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token that permits reading. If `may_act` is true, it also permits operations."""
+    """Permits reading, except of messages, logs and settings. If `may_act` is true, permits all requests."""
 
     secret: str = field(repr=False)
     name: str = ""  # the token's name in the file, for the audit log
@@ -85,7 +85,8 @@ def _token(line: str, where: str, may_act: bool) -> Token:
 
 @dataclass(frozen=True, slots=True)
 class AccessRights:
-    """The rights of callers. Changes always need a token. If `is_open` is false, reading needs a token too."""
+    """The rights of callers. Changes, messages, logs and settings always need a token. If `is_open` is false, all
+    requests need a token."""
 
     is_loopback: bool = True
     others_may_read: bool = True
@@ -109,8 +110,8 @@ class AccessRights:
 
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
-    """Returns the access rights of `http`. Its paths are relative to `folder`. Unless `others_may_read` is true, other
-    users of this machine need a token, except for probes and metrics, because answers may quote Kafka messages. An
+    """Returns the access rights of `http`, whose paths are relative to `folder`. Unless `others_may_read` is true,
+    other users of this machine may read only probes and metrics without a token. Other answers may quote messages. An
     address that is not loopback needs a token, and TLS or `http.insecure`. Raises ConfigError."""
     is_loopback = address_of(http.host).is_loopback
     files = {"http.token_file": http.token_file, "http.read_token_file": http.read_token_file}

@@ -31,7 +31,7 @@ _PATHS: Final = frozenset(f"/api/v1/{name}" for name in ("history", "lag", "stat
 
 
 class KeptAnswers:
-    """Answers equal requests with one shared answer, which does not depend on the caller. Belongs to one event loop."""
+    """Shares one answer between equal requests for `_PATHS`, even from different callers. Belongs to one event loop."""
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app = app

@@ -31,7 +31,7 @@ class Unauthorized(HttpError, code="unauthorized", http_status=401):
 
 class NotAllowed(HttpError, code="not_allowed", http_status=403):
     """The request comes from another site's page, or has a foreign host name and no token. Or it needs a token of
-    `http.token_file`, but this setting is empty, or the caller's token may only read."""
+    `http.token_file`, and this setting is empty, or the caller's token may only read."""
 
 
 class RequestTooSlow(HttpError, code="request_too_slow", retriable=True, http_status=408):

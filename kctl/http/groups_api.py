@@ -85,7 +85,7 @@ async def group_advice(
     group: Annotated[str, Query(max_length=300, description="The full name of the group.")],
     cluster: ClusterOfGroup = None,
 ) -> JSONResponse:
-    """Returns the advice for a group. kctl watches a group only after you ask for its advice."""
+    """Returns the advice for a group. kctl watches a group from your first request, so the first answer is 503."""
     view: GroupsView = request.app.state.groups
     _, found = _only(_chosen(view, cluster), group)
     advice = view.advisers.advice(found)

@@ -1,7 +1,7 @@
 """Checks caller, host name and size of every request before any route.
 
 A browser's headers show whether a page of another site made the request. Other clients can forge headers, so
-only a token or, on loopback, the user that the kernel reports identifies a caller. `server` limits connections.
+kctl identifies a caller only by a token or, on loopback, by the user that the kernel reports.
 """
 
 from __future__ import annotations
@@ -42,8 +42,7 @@ OTHER_KEY: Final = "kctl.other"
 """ASGI scope key, set if the caller is another user without a token, who must not see error texts."""
 
 _OF_HOLDERS: Final = ("/api/v1/dead-letters", "/api/v1/logs/", "/api/v1/settings", "/api/v1/operations/types")
-"""Paths that need a token that may act, also to read: messages, logs that quote them, settings, and the forms of
-operations."""
+"""Paths that need a token that may act, even to read: messages, logs that quote them, settings, forms of operations."""
 _FOR_ALL: Final = frozenset({"/healthz", "/metrics"})
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -162,8 +161,7 @@ class Guard:
             scope[OTHER_KEY] = True
 
     def _token(self, source: str, authorization: str, needs_acting: bool) -> Token:
-        # Wrong tokens do not lock a caller out: a token of 16 characters cannot be guessed, and local users share one
-        # address, so one could lock out the others.
+        # No lockout: 16 characters cannot be guessed, and local users, who share an address, could lock out each other.
         scheme, _, value = authorization.partition(" ")
         given = value.strip()
         if scheme.lower() == "basic":

@@ -27,7 +27,7 @@ _HEADERS = {
 
 
 async def home(request: Request) -> Response:
-    """Returns the page, with the parts that this server has."""
+    """Returns the page, which shows only the parts that this server supports."""
     whole = _files()["index.html"].body.decode().replace("{assets}", f"/assets/{_digest()}")
     page = whole.replace("{serves}", request.app.state.serves())
     return HTMLResponse(page, headers=_HEADERS)

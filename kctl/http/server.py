@@ -39,7 +39,7 @@ _REASONS = {400: "Bad Request", 408: "Request Timeout", 431: "Request Header Fie
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is loopback, or is not an IP address because the socket is not TCP."""
+    """Whether an address is loopback, or is not an IP address, as with a Unix socket."""
     try:
         return ipaddress.ip_address(address.partition("%")[0]).is_loopback
     except ValueError:
@@ -57,9 +57,9 @@ class Door:
     """All accepted connections, because a connection costs a descriptor even before its TLS handshake."""
 
     def why_refused(self, newest: BoundedProtocol) -> str | None:
-        """Returns the reason to reject `newest`, or None. `newest` is already in the set `open`. One address may
-        have at most half of all connections. Loopback is exempt, because proxies, scrapers and people share it."""
-        if len(self.open) > self.max_connections:
+        """Returns the reason to reject `newest`, or None. One address may have at most half of all connections. This
+        does not apply to loopback, because proxies, scrapers and people share it."""
+        if len(self.open) > self.max_connections:  # `newest` is already in `open`
             return f"{self.max_connections} connections are open already"
         if is_loopback(newest.address):
             return None
@@ -177,8 +177,7 @@ class BoundedProtocol(H11Protocol):
     def _begin(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         if self._door.tls is None:  # TLS that is ended has GOODBYE_SECONDS
-            # What the kernel does not take counts as unread: otherwise a closed connection with less than asyncio's
-            # 64 KiB left to send waits for its caller for ever.
+            # With asyncio's default, a closed connection with under 64 KiB left to send waits for its caller for ever.
             transport.set_write_buffer_limits(high=0)
         self._expect_request()
 
@@ -211,8 +210,7 @@ _BACKLOG = 128
 _ACCEPTED_AT_ONCE = 16
 """asyncio accepts this many connections at a time before any of them can be rejected."""
 _SHARE = 4
-"""HTTP connections take at most this fraction of the descriptors, because agents, brokers, logs and `master.sock` must
-still work."""
+"""HTTP connections take at most 1/_SHARE of descriptors, because agents, brokers, logs and `master.sock` need some."""
 
 
 def connection_bound(descriptors: int) -> int:
@@ -223,8 +221,8 @@ def connection_bound(descriptors: int) -> int:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """Returns a listening socket. Port 0 takes any free port. Call this before workers start, to find a taken port
-    early. `access_of` checks whether the address is allowed. Raises ConfigError or PortTaken."""
+    """Returns a listening socket. Port 0 takes any free port. First check the address with `access_of`. Call this
+    before workers start, to detect a port in use early. Raises ConfigError or PortTaken."""
     ip = address_of(host)
     family = socket.AF_INET6 if ip.version == 6 else socket.AF_INET
     # asyncio sets TCP_NODELAY only if the protocol is named; without it each answer on a kept connection takes 40 ms.

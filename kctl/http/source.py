@@ -43,8 +43,8 @@ class SnapshotSource:
     clock: Callable[[], float] = time.monotonic
 
     def ready(self) -> JsonObject:
-        """Returns the answer to `/readyz`. Ignores partitions that no host reads. Raises NotReady if this
-        host's verdict is neither `ok` nor `degraded`."""
+        """Returns the answer to `/readyz`. Raises NotReady if this host's verdict, without partitions that no host
+        reads, is neither `ok` nor `degraded`."""
         found = self.verdicts.current().own_work
         if not found.level.is_ready:
             raise NotReady(f"{found.level}: {found.reason}")

@@ -1,7 +1,7 @@
 """Downloads jars with the Apache Ivy of PySpark's wheel.
 
-KCTL_MAVEN_REPOSITORY may replace Maven Central by another repository in Maven's layout, as a URL or a folder. Ivy
-does not resolve dependencies or check checksums: the lock lists every jar, and kctl checks the sha256.
+To replace Maven Central, KCTL_MAVEN_REPOSITORY may name a URL or a folder in Maven's layout. Ivy does not resolve
+dependencies or check checksums: the lock lists every jar, and kctl checks the sha256.
 """
 
 import fcntl
@@ -33,7 +33,7 @@ def fetch_jars(jars: Iterable[Jar], progress: Callable[[str], object] | None = N
     kctl verifies a jar's sha256 before it renames the file into place, so every cached file is complete.
 
     If no jar is missing, this costs one stat per jar and does not start Java. With `verify`, kctl also reads existing
-    jars, and downloads jars with a wrong sha256 again. Raises JavaMissing or JarsMissing. Verified jars stay cached.
+    jars, and downloads jars with a wrong sha256 again. Raises JavaMissing or JarsMissing, but keeps verified jars.
     """
     locked = tuple(dict.fromkeys(jars))
     if not missing_jars(locked, verify):

@@ -80,8 +80,7 @@ def missing_jars(jars: tuple[Jar, ...], verify: bool = False) -> list[Jar]:
 
 
 def jar_paths(lock: LockName) -> list[Path]:
-    """Returns the paths of a lock's jars. Raises JarsMissing. If other users could replace a jar, raises RunDirUnusable
-    or ConfigError."""
+    """Returns the jar paths. Raises JarsMissing. If others could replace jars, raises RunDirUnusable or ConfigError."""
     jars = read_lock(lock)
     if missing := missing_jars(jars):
         raise JarsMissing(

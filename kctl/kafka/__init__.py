@@ -1,1 +1,1 @@
-"""Clients of Kafka clusters. The commands of `kctl kafka` use them. A master polls groups with `polls`."""
+"""Clients of Kafka clusters, for the commands of `kctl kafka`. `polls` polls groups for masters and exporters."""

@@ -107,8 +107,7 @@ def alter_settings(
 
 
 def values_of(connection: ClusterConnection, name: str, keys: list[str]) -> dict[str, str | None]:
-    """Returns the values of a topic's settings `keys`. If the topic does not set a key, returns the default. Raises
-    UsageError, KctlError."""
+    """Returns a topic's values of the settings `keys`, or their defaults. Raises UsageError, KctlError."""
     known = {each.name: each.value for each in settings_of_topic(connection, name)}
     for key in keys:
         if key not in known:

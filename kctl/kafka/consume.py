@@ -33,8 +33,8 @@ Read: TypeAlias = Callable[[str, Mapping[int, int], Mapping[int, int] | None], I
 
 @contextmanager
 def reading(access: ClusterAccess, *, is_read_committed: bool, timeout_seconds: float) -> Iterator[Read]:
-    """Yields a `Read` function. Its calls share one consumer, so use only the newest iterator. Iterating raises
-    KctlError if brokers reject a request, or if `timeout_seconds` pass without progress to the end offsets."""
+    """Yields a `Read` function. Its iterators share one consumer, so use only the newest. Raises KctlError if brokers
+    reject a request, or if a read with end offsets makes no progress for `timeout_seconds`."""
     milliseconds = int(timeout_seconds * 1000)
     consumer = _consumer(access, is_read_committed, milliseconds)
 

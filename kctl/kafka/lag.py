@@ -11,8 +11,7 @@ from kctl.kafka.offsets import Committed, LogOffset, committed, log_offsets, sha
 
 
 class LagRow(NamedTuple):
-    """A group's lag in one partition. If an offset cannot be read, `error` has the reason. Rows of share
-    groups have no member."""
+    """A group's lag in one partition. If an offset cannot be read, `error` has the reason."""
 
     group: str
     topic: str
@@ -20,7 +19,7 @@ class LagRow(NamedTuple):
     current_offset: int | None
     log_end_offset: int | None
     lag: int | None
-    consumer_id: str | None = None
+    consumer_id: str | None = None  # a share group's row has no member
     host: str | None = None
     client_id: str | None = None
     error: str | None = None

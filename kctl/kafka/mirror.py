@@ -70,8 +70,9 @@ class _Log:
 
 def translated(old: Cluster, new: Cluster, key: Partition, offset: int) -> int:
     """Finds the copy in `new` of the last message below `offset`, and returns the offset after this copy. If the old
-    cluster has deleted all messages below `offset`, finds the copy of its first message, and returns this copy's
-    offset. Blocks. Raises OperationRefused, KctlError."""
+    cluster has deleted all messages below `offset`, returns the offset of the copy of the first remaining message. If
+    no message was ever below `offset`, returns the start of the new log, if it has a copy of the first message. If both
+    logs are empty, returns the start of the new log. Raises OperationRefused, KctlError."""
     source, copy = _Log.of(old, key), _Log.of(new, key)
     last = source.last_before(min(offset, source.end))
     if last is not None:

@@ -35,14 +35,13 @@ class LogOffset(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """A group's committed offset in one partition. Without a commit, `offset` is None. Only share groups have a `lag`,
-    which the broker reports."""
+    """A group's committed offset in one partition. Without a commit, `offset` is None."""
 
     offset: int | None
     leader_epoch: int | None = None
     metadata: str | None = None
     error: str | None = None
-    lag: int | None = None
+    lag: int | None = None  # as the broker reports it, only for share groups
 
 
 def log_offsets(
@@ -75,8 +74,7 @@ def log_offsets(
 def committed(
     connection: ClusterConnection, groups: Mapping[str, Iterable[Partition] | None]
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
-    """Returns the committed offsets of each group, or its error. If a group's partitions are None, returns all its
-    committed offsets."""
+    """Returns each group's committed offsets in its partitions (None: in all partitions), or the group's error."""
     partitions = {name: None if keys is None else list(keys) for name, keys in groups.items()}
     done: dict[str, dict[Partition, Committed] | KctlError] = {}
     open_names = list(partitions)
@@ -128,11 +126,10 @@ def log_offsets_on(
     kept: dict[tuple[int, int], Raw] | None = None,
 ) -> LogOffsets:
     """Returns the offset of each log at `at`, which is LATEST or EARLIEST. Asks all leaders at once, without retries.
-    `leaders` has partitions by leader and topic. `kept` caches the encoded requests. Pass a new dict after
-    `leaders` has changed."""
+    `leaders` has partitions by leader and topic. `kept` caches the encoded requests for the same `leaders`."""
     logs, kept = LogOffsets({}, {}, {}), {} if kept is None else kept
     for node, topics in leaders.items():
-        if (node, at) not in kept:
+        if (node, at) not in kept:  # callers never change `is_read_committed` for the same `kept`
             kept[node, at] = Raw(_list_request(topics, at, is_read_committed))
     requests = [(node, kept[node, at]) for node in leaders]
     for node, answer in zip(leaders, connection.ask_each(requests), strict=True):

@@ -44,8 +44,7 @@ class PartitionReport:
 
 
 class DeliveryReport:
-    """Counts acknowledged and failed messages. The producer's thread writes the counts, and any thread may read
-    them."""
+    """Counts acknowledged and failed messages. The producer's thread counts. Any thread may read the counts."""
 
     def __init__(self) -> None:
         self._partitions: dict[int, PartitionReport] = {}
@@ -78,8 +77,8 @@ class DeliveryReport:
 
 
 class RetryReasons(logging.Handler):
-    """Takes from the producer's log the broker's error that caused the last retry. If a message is not delivered in
-    time, the producer itself reports only a time-out. Call `close` at the end."""
+    """Reads the producer's log to find the broker's error that caused the last retry. If a message is not delivered
+    in time, the producer itself reports only a time-out. Call `close` at the end."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -179,8 +178,7 @@ class Production:
         return type(explained)(f"{count} message{'s' * (count > 1)} not acknowledged: {explained}")
 
     def finish(self, while_waiting: Callable[[], None] | None = None) -> None:
-        """Waits until every message is acknowledged or has failed. Meanwhile calls `while_waiting` several times per
-        second. Raises KctlError."""
+        """Waits until every message is acknowledged or fails. Calls `while_waiting` every 0.2 s. Raises KctlError."""
         deadline = time.monotonic() + self._timeout_seconds * 2
         while True:
             left = max(deadline - time.monotonic(), 0.0)
@@ -217,8 +215,7 @@ class Production:
                 self._room.notify()
 
     def explained(self, error: BaseException) -> KctlError:
-        """Converts an error of kafka-python. Replaces a time-out by the broker's error that caused the last retry, if
-        there is one."""
+        """Converts an error of kafka-python. Replaces a time-out by the error that caused the last retry, if any."""
         reason = self._retry_reasons.last if isinstance(error, KafkaTimeoutError) else None
         return failure(reason or error, f"topic {self._topic}")
 

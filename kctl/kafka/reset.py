@@ -29,8 +29,7 @@ class OffsetChange(NamedTuple):
 def plan(
     connection: ClusterConnection, group: str, topics: Mapping[str, Topic], wanted: Iterable[Partition], to: Target
 ) -> list[OffsetChange]:
-    """Returns the change for each wanted partition. The new offset lies within the partition's log. Raises GroupActive,
-    KctlError."""
+    """Returns each wanted partition's change. The new offset lies within the log. Raises GroupActive, KctlError."""
     keys = sorted(wanted)
     refuse_active(connection, group)
     known = or_raise(committed(connection, {group: keys})[group])
@@ -41,7 +40,7 @@ def plan(
 
 
 def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetChange]) -> list[OffsetChange]:
-    """Commits the changes, and returns them with the coordinator's errors. Raises GroupActive, KctlError."""
+    """Commits the changes that have no error. Returns all changes with their errors. Raises GroupActive, KctlError."""
     changes = list(changes)
     offsets = {(c.topic, c.partition): c.new for c in changes if c.new is not None and c.error is None}
     if not offsets:
@@ -53,8 +52,7 @@ def apply(connection: ClusterConnection, group: str, changes: Iterable[OffsetCha
 
 
 def refuse_active(connection: ClusterConnection, group: str) -> None:
-    """Checks that a group has no live members. Raises GroupActive, KctlError, and BrokerRefused for a share or streams
-    group."""
+    """Checks that a group has no members. Raises GroupActive, KctlError, BrokerRefused (share and streams groups)."""
     [described] = describe_groups(connection, [group])
     if described.error is not None and not isinstance(described.error, GroupMissing):
         raise described.error

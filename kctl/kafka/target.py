@@ -16,7 +16,7 @@ class Target(NamedTuple):
 
     def within(self, start: int, end: int, found: int | None = None, committed: int = 0) -> int:
         """Returns the position as an offset inside a log. For the kind `time`, `found` is the offset of the first
-        message at or after this time. If `found` is None, returns `end`. A `shift` counts from `committed`."""
+        message at or after this time. If there is none, pass None to get `end`. A `shift` counts from `committed`."""
         places = {
             "earliest": start,
             "latest": end,
@@ -36,8 +36,8 @@ def target(words: Sequence[str]) -> Target:
 
 
 def position(word: str, beside: str = "") -> Target:
-    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z` or `@1795255200000`. The error message lists `beside`
-    as another permitted value. Raises UsageError."""
+    """Parses `earliest`, `latest`, `1200`, `2026-11-21T10:00:00Z` or `@1795255200000`. The error message also lists
+    `beside`, which the caller accepts. Raises UsageError."""
     if word in ("earliest", "latest"):
         return Target(word)
     if is_whole(word):
@@ -65,8 +65,7 @@ def milliseconds(word: str) -> int:
 
 
 def topic_and_partitions(word: str) -> tuple[str, list[int] | None]:
-    """Parses `orders` or `orders:0,2`. Without numbers, the list is None, which means all partitions. Raises
-    UsageError."""
+    """Parses `orders` or `orders:0,2`. The list is None for all partitions. Raises UsageError."""
     topic, colon, numbers = word.partition(":")
     if not colon:
         return topic, None

@@ -1,5 +1,5 @@
 """Takes the fleet's snapshots: asks all agents and brokers at once, under one deadline. HTTP requests and scrapes read
-the last snapshot. If an agent or broker fails, the snapshot marks this and has all other answers."""
+the last snapshot. If an agent or broker fails, the snapshot has the error and all other answers."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ class Collector:
 
     async def run(self) -> None:
         """Collects every `collect.interval_seconds`. Pauses at least as long as the collection took, to leave time for
-        the master's other work. While an agent or broker has a problem, each pause lasts the whole interval."""
+        the master's other work. While an agent or broker has a problem, always pauses for the whole interval."""
         loop = asyncio.get_running_loop()
         while True:
             started = loop.time()

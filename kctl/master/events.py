@@ -1,4 +1,4 @@
-"""Finds the events between two snapshots of the fleet. Keeps the latest, and counts all by kind."""
+"""Finds the events between two snapshots of the fleet. Keeps the latest events, and counts all events by kind."""
 
 import asyncio
 from collections import Counter, deque
@@ -16,9 +16,8 @@ _NO_MARKS = frozenset({"verdict", "state", "status"})
 
 
 class EventFeed:
-    """The fleet's events, numbered from 1. Belongs to one event loop. The master makes events of the kinds
-    `verdict`, `state`, `restart`, `rebalance`, `status`, `operation` and `advice`. Agents report other kinds, such as
-    `rewound`."""
+    """The fleet's events, numbered from 1. Belongs to one event loop. The master reports the kinds `verdict`,
+    `state`, `restart`, `rebalance`, `status`, `operation` and `advice`. Agents report others, such as `rewound`."""
 
     def __init__(self) -> None:
         self._events: deque[tuple[int, Event]] = deque(maxlen=KEPT)
@@ -53,7 +52,7 @@ class EventFeed:
         return [event for event in self._marks if since <= event.at <= until]
 
     async def wait_beyond(self, collections: int) -> int:
-        """Waits until more than `collections` snapshots have been collected, and returns their number."""
+        """Waits until the number of collected snapshots exceeds `collections`, and returns this number."""
         while self.collections <= collections:
             await self._changed.wait()
         return self.collections

@@ -51,8 +51,7 @@ class Unhealthy:
 
 
 def on_heartbeat(health: Health, beat: PingReply, now: float) -> Health:
-    """Returns the health after an answer to a ping. A process that has no lag, is paused or is `waiting_for` something
-    counts as making progress."""
+    """Records a ping's answer. A process that has no lag, is paused or is `waiting_for` something need not progress."""
     is_moving = (
         beat.batches_total is None
         or beat.batches_total != health.batches_total

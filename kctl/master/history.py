@@ -1,6 +1,6 @@
 """Keeps the last day of a fleet in RAM: lag, rates, batches and memory use.
 
-Keeps the least and greatest value of each step of time. Older steps are longer. If the partitions need too much RAM
+Keeps each metric's least and greatest value in each time step. Older steps are longer. If partitions need too much RAM
 (see `_MOST_SERIES`), keeps only 15 minutes of their lag.
 """
 
@@ -35,8 +35,7 @@ class Ring:
         self._values = chosen
 
     def add(self, at: float, values: Reals) -> None:
-        """Adds the values of the time `at`, one row for each metric. If the clock was set back, drops steps after
-        `at`."""
+        """Adds the values at time `at`, one row for each metric. If the clock was set back, drops later steps."""
         step = int(at // self.step_seconds)
         if self._last is not None and step != self._last:
             low, high = sorted((step, self._last))
@@ -50,7 +49,7 @@ class Ring:
         return self._last is None or since // self.step_seconds > self._last - self.slots
 
     def window(self, place: int, since: float, until: float) -> tuple[int, Reals, Reals]:
-        """Returns each metric's least and greatest values by step, preceded by the number of their first step."""
+        """Returns the number of the first step, then each metric's least and greatest values by step."""
         last = self._last or 0
         first = max(int(since // self.step_seconds), last - self.slots + 1)
         steps = np.arange(first, max(min(int(until // self.step_seconds), last), first - 1) + 1)
@@ -58,8 +57,8 @@ class Ring:
         return first, values[:, 0].T, values[:, 1].T
 
     def last_most(self, places: NDArray[np.intp], ratio: int, count: int) -> Reals:
-        """Divides the last steps into `count` periods of `ratio` steps. Returns the greatest
-        values of the first metric: a row for each period, oldest first, and a column for each subject in `places`."""
+        """Divides the last steps into `count` periods of `ratio` steps. Returns the greatest values of the
+        first metric: a row for each period, oldest first, and a column for each subject in `places`."""
         last = self._last or 0
         steps = np.arange((last // ratio - count + 1) * ratio, (last // ratio + 1) * ratio)
         most = self._values[(steps % self.slots)[:, None], 1, 0, places].astype(np.float64)
@@ -69,7 +68,7 @@ class Ring:
 
 
 class StepRates:
-    """Computes the rates of counters once per time step. Rates per snapshot would jump with each batch."""
+    """Computes the rates of counters once per time step. Rates per snapshot would jump whenever a batch ends."""
 
     def __init__(self, step_seconds: float) -> None:
         self._step_seconds = step_seconds
@@ -79,8 +78,8 @@ class StepRates:
         self._at = 0.0
 
     def add(self, keys: Sequence[Hashable], counters: Reals, now: float, now_unix: float) -> Reals:
-        """Returns rates per second since the previous step, or NaN for all but the first snapshot of a step. If a
-        counter is new or has fallen, as after a restart, its rate is NaN. `now` is monotonic."""
+        """Only the first call in each time step returns rates, per second since the previous step. Other calls return
+        NaN. If a counter is new or has fallen, as after a restart, its rate is NaN. `now` is monotonic."""
         step = int(now_unix // self._step_seconds)
         rates = np.full(counters.shape, np.nan)
         if step == self._step:
@@ -191,7 +190,7 @@ class FleetHistory:
                 table.add(columns, snapshot.taken_at_unix)
 
     def read(self, subject: Subject, since: float, until: float) -> Window | None:
-        """Returns values in the shortest steps that are kept since `since`, or None for an unknown subject."""
+        """Returns values in the shortest steps that reach back to `since`, or None for an unknown subject."""
         kind, key = subject
         with self._lock:
             table = self._tables[kind]

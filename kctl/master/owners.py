@@ -62,8 +62,8 @@ def owners(
 def read_elsewhere(
     brokers: BrokerSnapshot, hosts: HostsAnswer | None, now_unix: float, session_seconds: float
 ) -> dict[tuple[str, int], str]:
-    """Returns the worker, such as `node-2/worker-0`, of each partition that another host reads. If a host has been gone
-    for more than `session_seconds`, omits its partitions, so that this host judges them."""
+    """Returns the worker, such as `node-2/worker-0`, of each partition that another host reads. Omits the partitions of
+    a host that has been gone for more than `session_seconds`, so that this host assesses them."""
     if hosts is None:
         return {}
     present = {

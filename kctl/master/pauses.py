@@ -84,8 +84,8 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Stores a pause unless one for the same target exists, and returns the stored one. Raises OperationRefused if
-        the file cannot be written."""
+        """Stores and returns a pause. If the target has one already, returns that one. Raises OperationRefused if the
+        file cannot be written."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])

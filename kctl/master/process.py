@@ -43,7 +43,7 @@ class ProcessLog:
 
     The process, its JVM and its executors write to the file directly, because they may outlive the master. On ext4 and
     XFS, kctl copies old lines to NAME.log.1 and removes only these lines from the file. Elsewhere, kctl copies all
-    lines and empties the file, like `logrotate` with `copytruncate`. Lines written between these steps are lost.
+    lines and empties the file, like `logrotate` with `copytruncate`. Lines written in between are lost.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,7 +81,7 @@ class ProcessLog:
 
 
 class LogRotation:
-    """Rotates logs that are too large. If a log cannot be rotated, warns once, and retries at each call."""
+    """Rotates logs that are too large whenever it is called. If a log cannot be rotated, warns only once."""
 
     def __init__(self) -> None:
         self._failing: set[Path] = set()
@@ -101,8 +101,8 @@ class LogRotation:
 
 
 def rotate(path: Path, limit_bytes: int) -> int:
-    """Moves old lines of a large log to NAME.log.1 while processes append. Returns the number of bytes removed. A line
-    may be split between the two files. If `rotate` raises OSError, no line is lost."""
+    """Moves old lines of a log above `limit_bytes` to NAME.log.1 while processes append. Returns the number of bytes
+    removed. A line may be split between the two files. If this raises OSError, the log is unchanged."""
     try:
         if os.lstat(path).st_size <= limit_bytes:
             return 0
@@ -171,9 +171,9 @@ class Child:
     async def spawn(
         cls, command: Sequence[str], settings: Mapping[str, object], log_path: Path, mark: str = ""
     ) -> Child:
-        """Starts `command` in a new session. Writes `settings` to its stdin as a JSON line, and keeps stdin open: its
-        end of file shows the child that the master has ended. A later master recognises the child by `mark` in the
-        child's environment. Raises OSError."""
+        """Starts `command` in a new session. Writes `settings` to its stdin as a JSON line, and keeps stdin open. When
+        the master ends, the child reads end of file. A later master recognises the child by `mark` in the child's
+        environment. Raises OSError."""
         log = ProcessLog(log_path)
         output = await on_disk(log.open)
         try:
@@ -221,9 +221,8 @@ class Child:
 async def kill_session(
     session: int, mark: str | None = None, seconds: float = KILL_SECONDS
 ) -> tuple[int, Mapping[int, str]]:
-    """Kills the processes of a session. With `mark`, kills only processes started with that mark, and their children.
-    Waits up to `seconds` until all have ended. Returns the number of killed processes, and why each surviving pid has
-    not ended."""
+    """Kills the processes of a session. With `mark`, kills only processes started with it, and their children. Waits up
+    to `seconds` until all have ended. Returns the number of killed processes, and pid -> reason for each survivor."""
     killed: set[int] = set()
     deadline = time.monotonic() + seconds
     while members := await asyncio.to_thread(_members, session, mark, frozenset(killed)):
@@ -274,16 +273,16 @@ def session_members(session: int) -> list[int]:
 
 
 def remove_socket(path: Path, pid: int) -> None:
-    """Removes a socket and its pid file if `pid` owns the socket. Call it after the process has ended, because a
-    remaining socket makes a killed worker look like a hung one."""
+    """Removes a socket and its pid file if the ended process `pid` owns the socket. If the socket remained, a killed
+    worker would look like a hung one."""
     owner = socket_owner(path)
     if owner is not None and owner.pid == pid:
         remove_files(path)
 
 
 def record_session(path: Path, pid: int) -> None:
-    """Writes the id of a session whose processes survive SIGKILL to the pid file of socket `path`. `kctl stop` and
-    the next master find the processes by this file. Keeps an existing pid file."""
+    """Writes the id of a session whose processes survive SIGKILL to the pid file of socket `path`, unless that file
+    exists. `kctl stop` and the next master find the processes by this file."""
     if socket_owner(path) is None:
         record_owner(path, ProcessIdentity(pid, 0))
 
@@ -299,8 +298,7 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether all threads have ended. The main thread of a killed process may be a zombie while another thread is
-        still in the kernel."""
+        """Whether all threads have ended. Other threads of a zombie may still be in the kernel."""
         return self.state == "Z" and self.threads == 1
 
 
@@ -318,7 +316,6 @@ def processes(pids: Iterable[int] | None = None) -> Iterator[Process]:
             continue
         finally:
             os.close(descriptor)
-        # Fields 1, 3, 6, 20, 24 and 28 of proc(5). Field 2 is the command in parentheses, which may itself contain
-        # blanks and parentheses.
+        # Fields 1, 3, 6, 20, 24 and 28 of proc(5). Field 2 is in parentheses, and may contain blanks and parentheses.
         fields = text[text.rindex(b")") + 2 :].split(maxsplit=26)
         yield Process(pid, fields[0].decode("ascii"), int(fields[3]), int(fields[21]), int(fields[25]), int(fields[17]))

@@ -97,7 +97,7 @@ WORKERS: ReducedCommand[WorkerRow, Workers] = COMMANDS["workers"]
 def reduced(
     command: ReducedCommand[R, T], outcome: FanOut[R], brokers: BrokerSnapshot, freshness: Freshness
 ) -> Reduced[T]:
-    """Reduces replies to one result, which is as old as the oldest reply or offset. Pure."""
+    """Reduces replies to one result. Its age is that of the oldest reply or offset. Pure."""
     result = command.reduce(outcome.answers, brokers)
     stale = {answer.sender: answer.age_seconds for answer in outcome.answers if answer.age_seconds > STALE_SECONDS}
     answered = tuple(answer.sender for answer in outcome.answers if answer.sender not in stale)

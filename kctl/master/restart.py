@@ -101,7 +101,7 @@ Event: TypeAlias = Start | Stop | Replace | Ready | Exited | Survived | Due
 
 
 def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> float:
-    """Returns the wait before the next start after `failures` (at least 1). `jitter`, from 0 (half the wait) to 1 (the
+    """Returns the wait before the next start after one or more `failures`. `jitter`, from 0 (half the wait) to 1 (the
     full wait), prevents workers that died together from restarting together."""
     doublings = min(failures, 32)  # beyond any setting; 2.0**1024 would overflow
     high = min(policy.backoff_max_seconds, policy.backoff_min_seconds * 2.0**doublings)
@@ -112,7 +112,7 @@ def backoff_seconds(policy: RestartPolicy, failures: int, jitter: float) -> floa
 def step(
     policy: RestartPolicy, status: SupervisionStatus, event: Event, now: float, jitter: float
 ) -> SupervisionStatus:
-    """Returns the status after an event, or `status` itself if the event has no effect, as `Ready` in `stopping`."""
+    """Returns the status after an event, or `status` itself if the event has no effect."""
     at = _Step(policy, status, now, jitter)
     match status.state, event:
         case SupervisionState.STOPPED | SupervisionState.FATAL, Start():

@@ -113,7 +113,7 @@ class FleetSnapshot:
     """The coordinator's report; None without an answer this time."""
     rpc: Mapping[str, RpcStats] = field(default_factory=dict)
     operations_total: Mapping[tuple[str, str], int] = field(default_factory=dict)
-    """By operation and outcome (`done`, `failed`, `refused`), since the master started."""
+    """By operation and outcome (`done`, `failed`, `unknown`, `refused`), since the master started."""
     http_refused_total: Mapping[str, int] = field(default_factory=dict)
     """By error code, since the master started."""
     events_total: Mapping[str, int] = field(default_factory=dict)
@@ -153,7 +153,7 @@ class FleetSnapshot:
         return kafka_lag(replace(partitions, end=end, behind_transaction=of_now))
 
     def lasting(self, name: str, what: str) -> float:
-        """Returns for how many seconds `name` has been in condition `what` (see `since`), or 0."""
+        """Returns for how many seconds the condition (`name`, `what`) of `since` has lasted, or 0."""
         return self.taken_at - self.since.get((name, what), self.taken_at)
 
     @property

@@ -25,11 +25,10 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class Memory:
-    """Measures the memory of process sessions from /proc. Only one thread may use it at a time.
+    """Measures the memory of Unix sessions from /proc. Only one thread may use it at a time.
 
     Spark's Python processes are forks of one daemon. If forks share a page, kctl counts the page once (PSS). For other
-    processes, kctl counts all resident pages, so that their size does not depend on which other processes use the same
-    libraries.
+    processes, kctl counts all resident pages, so that a size does not depend on who else uses the same libraries.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,8 +41,8 @@ class Memory:
         self._scanned_at = float("-inf")
 
     def measured(self, sessions: Iterable[int], *, scan_all: bool = False) -> dict[int, int]:
-        """Returns the bytes that each session with a live process uses. Looks for new processes every `SCAN_SECONDS`.
-        While a process starts its JVM, set `scan_all` to look at once."""
+        """Returns the bytes of each session that has a process. Scans for new processes if a session is new, if
+        `SCAN_SECONDS` have passed since the last scan, or if `scan_all` is set."""
         session_ids = set(sessions)
         now = self._clock()
         if scan_all or now - self._scanned_at >= SCAN_SECONDS or not session_ids <= self._members.keys():
@@ -78,7 +77,7 @@ class Memory:
 
 def shared_bytes(pid: int) -> int:
     """Returns a process's resident bytes minus its PSS, or 0 if unknown (another user's process, or before Linux 4.14).
-    Walks all pages: 3 ms for a JVM of 850 MB, a thousand times the cost of /proc/PID/stat."""
+    Takes 3 ms for a JVM of 850 MB, because the kernel walks all pages."""
     try:
         with open(f"/proc/{pid}/smaps_rollup", "rb", buffering=0) as file:
             lines = file.read(4096).splitlines()
@@ -120,7 +119,7 @@ class Supervisor:
         return {name: process.launch.kind for name, process in self._processes.items()}
 
     def on_heartbeats(self, beats: Mapping[str, PingReply], at: float) -> None:
-        """Records answers to pings that were sent at the monotonic time `at`. Each answer postpones the next ping."""
+        """Records answers to pings sent at the monotonic time `at`. Each answer postpones its process's next ping."""
         for name, beat in beats.items():
             process = self._processes.get(name)
             if process is not None:
@@ -135,7 +134,7 @@ class Supervisor:
         return process
 
     async def run(self) -> None:
-        """Supervises all processes until cancelled, then kills the processes that still live."""
+        """Supervises all processes until cancelled, then kills the processes that still run."""
         async with asyncio.TaskGroup() as self._group:
             self._group.create_task(self._sample_memory(), name="memory")
             for process in self._processes.values():

@@ -40,8 +40,8 @@ class Schedule:
         self._small_since: float | None = None
 
     def is_due(self, now: float, small_files: int | None, lag: int | None, batch_records: int) -> bool:
-        """Whether a run is due: a day after the last run. If `small_files` is high, a run is due when the group's `lag`
-        fits in one batch, or when `small_files` has been high for an hour. No run is due in the pause after `done`."""
+        """Whether a run is due: a day after the last run, or earlier if `small_files` is high. An early run waits until
+        the group's `lag` fits in one batch, but at most an hour. No run is due in the pause that `done` begins."""
         if now < self._next_at:
             return False
         if now - self._last_at >= LONGEST_SECONDS:
@@ -68,8 +68,7 @@ class TableMaintenance:
     _command: Sequence[str] = MAINTENANCE_COMMAND
 
     async def run(self) -> None:
-        """Runs the maintenance whenever it is due. If cancelled, kills the child, whose uncommitted changes have no
-        effect."""
+        """Runs the maintenance when it is due. If cancelled, kills its process. Uncommitted changes have no effect."""
         clock = asyncio.get_running_loop().time
         schedule = Schedule(clock())
         while True:

@@ -27,7 +27,7 @@ def check_handler(config: Config, timeout_seconds: float) -> None:
 
 
 def check_transform(config: Config, timeout_seconds: float) -> None:
-    """Imports the transform and calls it with no records in a Spark session. If that fails, writes the traceback to
+    """Imports the transform and, in a Spark session, calls it with no records. If that fails, writes the traceback to
     stderr and raises ConfigError."""
     of_table = "typed_transform" if config.kafka.value_format == "avro" else "batch_transform"
     kind = of_table if config.storage.kind.is_table else "transform"

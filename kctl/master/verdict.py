@@ -1,6 +1,6 @@
 """Judges a fleet by pure rules over its snapshot (docs/status.md).
 
-A verdict is made once per collection, and all interfaces show the same verdict. Stale data never counts as healthy.
+kctl judges each snapshot once, and all interfaces show the same verdict. Stale data never counts as healthy.
 """
 
 import time
@@ -66,7 +66,7 @@ class Verdicts:
 
 
 def judge(snapshot: FleetSnapshot, before: Verdict | None) -> Verdict:
-    """Returns the verdict on a snapshot. A finding that the previous verdict `before` also has keeps its start time."""
+    """Returns the verdict on a snapshot. Findings from the previous verdict, `before`, keep their start times."""
     began = {} if before is None else {(each.about, each.level): each.since for each in (before.main, *before.also)}
     group, storage = snapshot.group_assessment, snapshot.block_size.result
     outside = [*_brokers(snapshot), *_storage(snapshot), *_engine(snapshot)]

@@ -1,6 +1,6 @@
 """The operations on a fleet, one per file.
 
-The command line imports these files too. To keep it fast, functions import what only the master needs.
+Imports that only the master needs are inside functions, so that the command line loads these files fast.
 """
 
 from __future__ import annotations
@@ -37,6 +37,5 @@ def operation(name: str) -> type[FleetOperation]:
 
 
 def operations() -> dict[str, type[FleetOperation]]:
-    """Returns all operations by name. Look up requested names only here, because `operation` imports a module before it
-    checks the name."""
+    """Returns all operations by name. Look up names from requests in this dict: `operation` imports any module."""
     return {name: operation(name) for name in _CLASSES}

@@ -1,4 +1,4 @@
-"""`drain`: a process finishes the work it has begun, and leaves."""
+"""`drain`: a process finishes the work it has begun, and stops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from kctl_agent.rpc.params import param
 
 
 class DrainProcess(FleetOperation, rpc="drain", is_long=True, limit_seconds=LONG_SECONDS):
-    """Let a worker or sinker finish its work, commit and leave.
+    """Let a worker or sinker finish its work, commit and stop.
 
     A drained process stays stopped until `kctl start NAME`. If the process has not finished its work within
     `--deadline`, it continues as before. If the process has finished but does not exit within

@@ -19,7 +19,7 @@ class RestartProcesses(FleetOperation, rpc="restart", is_long=True, for_all_host
 
     Each worker first finishes its batch, commits and leaves the group. `--all --rolling` restarts `fatal` workers and
     sinkers before the others. `--all` omits `unkillable` processes, and processes that you stopped (use
-    `kctl start NAME`). While the engine restarts, no worker reads for about 5 s. On a terminal, kctl therefore asks
+    `kctl start NAME`). A restart of the engine stops all reading for about 5 s. On a terminal, kctl therefore asks
     before it restarts the engine.
 
     kctl restart worker-0 --wait

@@ -83,8 +83,7 @@ class SeekTopic(FleetOperation, rpc="seek", for_all_hosts=True, shared_by_hosts=
             given = {"topic": self.topic, "partition": partition, "to": to, "dry_run": dry_run}
             return await context.run_on(str(owners[partition]), "seek", given, report)
 
-        # A worker moves offsets only after its batch, so a dry run resolves all targets first. If this fails for one
-        # partition, no offset moves.
+        # Workers move offsets after a batch, so a dry run resolves all targets first. If it fails, no offset moves.
         try:
             planned = await together(one(partition, to, True) for partition, to in targets.items())
         except OperationUnknown as error:

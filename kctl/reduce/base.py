@@ -60,8 +60,7 @@ class GroupStats:
 
     @classmethod
     def of(cls, state: str | None, members: int | None) -> GroupStats | None:
-        """Returns the stats, or None if a value is None. `state` is as the brokers report it, such as
-        `PreparingRebalance`."""
+        """Returns None if a value is None. `state` is as the brokers report it, such as `PreparingRebalance`."""
         return None if state is None or members is None else cls(_state(state), members)
 
 
@@ -169,8 +168,7 @@ def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot
 
 
 def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapshot) -> GroupMembers:
-    """Returns members, leader and generation of the group. Workers that have not joined affect neither leader nor
-    generation."""
+    """Returns members, leader and generation of the group. Workers that have not joined count only as members."""
     newest = per_sender(answers)
     generations = {each.result.generation for each in newest if each.result.generation is not None}
     leaders = {each.result.leader for each in newest if each.result.leader is not None}
@@ -185,7 +183,7 @@ def member_leader(answers: Sequence[Answer[MemberReply]], _brokers: BrokerSnapsh
 
 
 def ping(answers: Sequence[Answer[PingReply]], _brokers: BrokerSnapshot) -> Pings:
-    """Returns the ping replies of all processes, each with the name of its socket instead of the reported name."""
+    """Returns the ping replies of all processes. Each process is named by its socket, not by its reply."""
     return Pings(tuple(replace(answer.result, name=answer.sender) for answer in per_sender(answers)))
 
 

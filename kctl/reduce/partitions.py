@@ -2,8 +2,7 @@
 
 Agents report who reads a partition. If two agents claim it, the higher generation wins. If the generations are equal,
 the newer offsets win. Progress comes from the newest offsets, whether an agent or the brokers reported them. An
-attached application's rows follow the fleet's as a separate group, except for partitions that only the application
-uses.
+attached application's rows follow as a separate group. Partitions that only the application uses count as the fleet's.
 """
 
 from collections.abc import Iterable, Sequence
@@ -89,8 +88,7 @@ def _merged(claims: Sequence[_Claim | None], brokers: PartitionColumns, reset: R
     claimed_at = np.where(np.isnan(claimed_at) & np.isnan(brokers.at), unasked_at, claimed_at)
     is_newer = is_claimed & (np.isnan(brokers.at) | (claimed_at >= brokers.at))
 
-    # Committed offset and end come from the newer source, so that the lag was true at one moment. The older one fills
-    # gaps.
+    # Committed offset and end come from the newer source, so that the lag was true at one moment. The other fills gaps.
     def both(name: str) -> tuple[Ints, Ints, Bools]:
         of_agents, of_brokers = _ints(rows, name), getattr(brokers, name)
         newer, older = np.where(is_newer, of_agents, of_brokers), np.where(is_newer, of_brokers, of_agents)

@@ -102,8 +102,7 @@ def _no_offsets() -> Ints:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PartitionColumns:
-    """Values of partitions, one column per field. An unknown value is `ABSENT`, NaN or None. If a column is None, all
-    its values are unknown."""
+    """Values of partitions, a column per field. Unknown values are `ABSENT`, NaN or None. Unknown columns are None."""
 
     names: Names = field(default_factory=lambda: Names({"": ()}))
     now: float = 0.0
@@ -210,7 +209,7 @@ class PartitionColumns:
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
     """Returns the offsets from which lag is counted: the committed offsets. Without a commit, lag counts from `start`
-    (policy `earliest`) or from `position` (other policies), if known."""
+    (policy `earliest`) or from `position` (other policies)."""
     first = start if reset is ResetPolicy.EARLIEST else position
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 

@@ -51,7 +51,7 @@ class Offsets(Struct, frozen=True):
 
 
 class LagTotals(Struct, frozen=True):
-    """Each number is the sum of the known lags, or None if no lag is known."""
+    """Sums of a group's known lags. A sum is None if no lag is known."""
 
     total: int | None = None
     unknown: tuple[TopicPartition, ...] = ()

@@ -1,4 +1,4 @@
-"""The verdict on a fleet as a whole: one level, one reason, and other findings."""
+"""The verdict on a fleet as a whole, and its findings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Verdict(Finding, frozen=True):
 
     @property
     def own_work(self) -> Finding:
-        """The gravest finding except `UNOWNED` (partitions that no host reads)."""
+        """The gravest finding except `UNOWNED`, which concerns all hosts."""
         own = (each for each in (self.main, *self.also) if each.about != UNOWNED)
         return next(own, Finding(Level.OK, "fleet", f"this host does its work; {self.reason}", self.since))
 

@@ -134,8 +134,8 @@ class MemberRow(Struct, frozen=True):
 
 
 class GroupMembers(Struct, frozen=True):
-    """`agreed` is false while members report different generations or leaders, as in a rebalance. `generation` is the
-    highest generation that a member reports. `leader` is None unless all members report the same leader."""
+    """A group's members. `agreed` is false while they report different generations or leaders, such as in a rebalance.
+    `generation` is the highest that a member reports. `leader` is None unless all members report the same leader."""
 
     leader: str | None = None
     """Member id of the leader."""

@@ -1,5 +1,4 @@
-"""Decodes a reply, and makes one blocking call to a master. Imports little, because `kctl rpc` spends most of its
-time on imports."""
+"""Decodes a reply, and makes one blocking call to a master. Imports little, so that `kctl rpc` starts fast."""
 
 import socket
 import struct
@@ -32,8 +31,7 @@ class Failure(msgspec.Struct, frozen=True, omit_defaults=True, rename={"sender":
 
 
 class Reply(msgspec.Struct, frozen=True, rename={"sender": "from", "raw": "result"}):
-    """A reply from an agent or master. `error` is set if and only if `ok` is false. `complete` is false if `failed` has
-    entries."""
+    """A reply from an agent or master. `error` is set if `ok` is false. `complete` is false if `failed` has entries."""
 
     ok: bool
     id: str | None = None

@@ -1,7 +1,7 @@
 """Decodes the JSON of results into their types. Ignores unknown fields, because an agent may be newer. Error messages
 name the bad field without its value.
 
-Decoding 10,000 partitions takes 6.5 ms of CPU time, but 22 ms via dicts (2 cores, 2026-11-25).
+Decoding 10,000 partitions takes 6.5 ms of CPU time. Decoding to dicts first takes 22 ms (2 cores, 2026-11-25).
 """
 
 import json

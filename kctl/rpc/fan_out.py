@@ -90,13 +90,12 @@ class AgentConnection(asyncio.Protocol):
 
 async def connect(path: Path, deadline: float) -> AgentConnection:
     """Connects to an agent. `deadline` is in the running loop's time. Raises AgentUnreachable, or AgentTimeout if the
-    agent's backlog stays full until then."""
+    agent's backlog stays full until `deadline`."""
     loop = asyncio.get_running_loop()
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     sock.setblocking(False)
     try:
-        # Not loop.sock_connect: for asyncio EAGAIN means "in progress", for a Unix socket it means "backlog full, not
-        # connected", and the first send would fail with ENOTCONN.
+        # Not loop.sock_connect: asyncio takes EAGAIN as "in progress", but a Unix socket means "backlog full" by it.
         while True:
             try:
                 sock.connect(str(path))
@@ -128,8 +127,7 @@ R = TypeVar("R")
 
 
 class Failed(Struct, frozen=True, rename={"sender": "from"}):
-    """An agent that returned no result. `code` is `timeout`, `unreachable`, the code of a wire error, or the agent's
-    error code."""
+    """An agent that returned no valid result. `code` is an error code, such as `timeout` or `unreachable`."""
 
     sender: str
     code: str
@@ -166,7 +164,7 @@ def typed(outcome: FanOut[Raw], kind: type[R]) -> FanOut[R]:
 
 
 class AgentPool:
-    """Persistent connections to agents. A pool belongs to one running loop: `close` it there."""
+    """Persistent connections to agents. Use and `close` a pool in the same event loop."""
 
     def __init__(self) -> None:
         self._connections: dict[Path, AgentConnection] = {}
@@ -201,9 +199,8 @@ class AgentPool:
 async def fan_out(
     pool: AgentPool, targets: Mapping[str, Path], rpc: str, params: JsonObject | None = None, *, deadline: float
 ) -> FanOut[Raw]:
-    """Sends a request to all `targets` (name -> socket) and collects replies until `deadline`, in the running loop's
-    time. The request must be repeatable: it is sent again if a pooled connection has broken. Raises FrameTooLarge if
-    the parameters do not fit."""
+    """Sends a request to all `targets` (name -> socket) and collects replies until `deadline` (in the running loop's
+    time). The request must be repeatable: it is sent again if a pooled connection has broken. Raises FrameTooLarge."""
     loop = asyncio.get_running_loop()
     remaining = deadline - loop.time()
     request_id = f"{next(pool.ids):x}"  # one for all, because it must be unique only on each connection

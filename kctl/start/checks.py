@@ -65,7 +65,7 @@ def own_run_dir(run_dir: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def own_data_dir(data_dir: Path, run_dir: Path) -> Iterator[None]:
     """Locks `data_dir`, because two fleets with the same data_dir would clear each other's scratch folders. Raises
-    RunDirUnusable. Raises AlreadyRunning if a master of another run_dir, or a process that it left, still runs."""
+    RunDirUnusable. Raises AlreadyRunning if a process of another fleet still uses `data_dir`."""
     path = data_dir / "data.lock"
     former = Path(_holder(path)[1])
     try:
@@ -150,9 +150,8 @@ async def await_former_workers(
     run_dir: Path, names: list[str], timeout_seconds: float, stop: asyncio.Event
 ) -> dict[str, int]:
     """Waits until the processes `names` of a killed master end, and kills them after `timeout_seconds`. Returns name ->
-    session id for processes that survive SIGKILL. The caller must not start processes of these names yet. Returns {}
-    when `stop` is set. Raises AlreadyRunning if a name belongs to a process that no master of this run_dir has
-    started."""
+    session id for processes that survive SIGKILL. The caller must not reuse the name of a survivor that still runs.
+    Returns {} if `stop` is set. Raises AlreadyRunning if no master of this run_dir started one of the processes."""
     deadline = time.monotonic() + timeout_seconds
     survivors: dict[str, int] = {}
     for name in names:
@@ -189,8 +188,8 @@ async def _survives(run_dir: Path, name: str, owner: paths.ProcessIdentity) -> b
 
 
 def make_folders(config: Config) -> None:
-    """Creates the fleet's folders, and warns if others can access them. If a local table's parent folder is shared,
-    like /tmp, also creates the table's folders, before another user can. Raises RunDirUnusable."""
+    """Creates the fleet's folders, and warns if others can access them. For a local table in a shared folder such as
+    /tmp, also creates the table's folders before another user can. Raises RunDirUnusable."""
     table = table_folder(config)
     shared = (table, dead_letters_of(table)) if table is not None and _is_shared(table.parent) else ()
     for setting, folder in (*_own_folders(config), *(("storage.uri", each) for each in shared)):
@@ -221,8 +220,8 @@ def check_folders(config: Config) -> dict[Path, int]:
 
 
 def check_code(config: Config) -> None:
-    """Checks that the handler, the transform and the configuration's folder are not world-writable. As root, also
-    checks that no other user can change them. Raises RunDirUnusable or ConfigError."""
+    """If a handler or transform is set, checks that its code and the configuration's folder are not world-writable. As
+    root, also checks that no other user can change them. Raises RunDirUnusable or ConfigError."""
     for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
         for each in _code_of(name, config.path.parent) if name else ():
             if each.exists():

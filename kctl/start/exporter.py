@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 def run_exporter(config: ExporterConfig, reread: Callable[[], ExporterConfig]) -> int:
     """Runs the exporter until SIGTERM or SIGINT. Returns 0 after an orderly stop, or 1 if a part failed. SIGHUP reloads
-    with `reread`, whose ConfigError is only logged. The caller sets up logging. Raises StartError or ConfigError."""
+    with `reread`. A failed reload is only logged. The caller sets up logging. Raises StartError or ConfigError."""
     os.umask(PRIVATE)
     return asyncio.run(_run(config, reread))
 

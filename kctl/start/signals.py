@@ -1,4 +1,4 @@
-"""Signals, tasks and reports to systemd, for `kctl start` and `kctl exporter`."""
+"""Handles signals and tasks, and reports to systemd, for `kctl start` and `kctl exporter`."""
 
 from __future__ import annotations
 

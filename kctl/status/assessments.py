@@ -1,4 +1,4 @@
-"""Assessments of many partitions, in columns, and of their groups."""
+"""Assessments of many partitions, stored in columns. Also assesses the groups of these partitions."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ def _median(values: Reals) -> float:
 
 
 def longest_lag_seconds(assessments: Assessments) -> float | None:
-    """Returns the greatest known time lag of the partitions that this host judges, or 0 if other hosts judge
-    all. Returns None without partitions, or if a lag is unknown and no known lag is above 0."""
+    """Returns the greatest known time lag of the partitions that this host judges, or 0 if other hosts judge all
+    partitions. Returns None if there are no partitions, or if a lag is unknown and no known lag is above 0."""
     is_own = assessments.status != NUMBERS[Status.ELSEWHERE]
     seconds = assessments.column("lag_seconds")[is_own]
     known = seconds[~np.isnan(seconds)]

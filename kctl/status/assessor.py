@@ -1,4 +1,4 @@
-"""Keeps observations of partitions. Judges all partitions at each collection of offsets. Pure."""
+"""Keeps observations of partitions. Judges all partitions at each collection of offsets. Pure: no clock or I/O."""
 
 from collections.abc import Callable
 
@@ -14,9 +14,8 @@ from kctl.status.words import NUMBERS, Status
 
 
 class Processed:
-    """For each partition, the timestamp of the last record that its worker stored. The worker reports the timestamp
-    with its position. The timestamp becomes invalid if the committed offset rises above this position, or falls below
-    its value at that report."""
+    """The timestamp of each partition's last stored record. Workers report it with their position. The timestamp is
+    dropped if the committed offset rises above this position, or falls below the offset committed at that time."""
 
     def __init__(self, size: int) -> None:
         self.timestamp: Reals = np.broadcast_to(np.float64(np.nan), size)
@@ -48,8 +47,7 @@ class Processed:
 def lag_seconds(lag: Ints, timestamp: Reals, caught_up_at: Reals, now: float, now_unix: float) -> Reals:
     """Returns the time lag of each partition: 0 without pending messages, NaN if unknown.
 
-    The time lag is the smaller of two numbers: the age of the last stored record, and the time since the partition had
-    last caught up.
+    The time lag is the smaller of the last stored record's age and the time since the partition last caught up.
     """
     # If a message arrives after an hour of silence, the last record alone would give an hour. If kctl starts while
     # messages are pending, the time of catching up is not known.
@@ -71,8 +69,7 @@ class Assessor:
         self._processed = Processed(0)
 
     def adopt(self, rules: StatusRules, allowed_lag_of: Callable[[str], int]) -> None:
-        """Replaces the rules and allowed lags. Forgets the observations of groups whose rules or allowed lag
-        changed."""
+        """Replaces the rules and allowed lags. Forgets the observations of groups for which either changed."""
         self._allowed_lag_of = allowed_lag_of
         if rules != self._rules:
             self._rules, self._names = rules, Names({})

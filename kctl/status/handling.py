@@ -1,5 +1,4 @@
-"""Finds long handler calls, a failing handler, new dead letters and messages that have waited too long. Pure. All
-findings have the level `degraded`."""
+"""Finds long handler calls, a failing handler, new dead letters and messages that have waited too long. Pure."""
 
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

@@ -116,11 +116,11 @@ class History:
         self.moved_at[rows] = committed_at
 
     def add(self, new: SeenOffsets, is_known: Bools, keep_seconds: Reals, allowed_lag: Ints) -> None:
-        """Adds known offsets newer than the newest observation. Forgets observations older than `keep_seconds`.
+        """Adds `new` where known and later than the newest observation. Forgets observations older than `keep_seconds`.
 
         A lag up to `allowed_lag` does not count as pending. If the new log end and the new commit are both below the
-        old commit, the log was recreated, so old observations are dropped. Any other fall of the log end, as after a
-        change of leader, is a truncation, so observed ends are lowered to the new end.
+        old commit, treats the log as recreated: drops old observations. Treats any other fall of the log end, such as
+        after a change of leader, as a truncation: lowers observed ends to the new end.
         """
         rows = np.flatnonzero(is_known & ~(new.at <= self.newest.at))
         every = whole(rows, len(is_known))
@@ -150,7 +150,7 @@ class History:
         self._look_for_the_end(rows, every, new, is_waiting)
 
     def excuse(self, is_excused: Bools) -> None:
-        """Sets `waiting_since` of excused partitions (such as paused ones) to `newest.at`: no commit was expected."""
+        """Restarts the waiting time (`waiting_since`) of excused partitions, such as paused ones, at `newest.at`."""
         is_waiting = is_excused & ~np.isnan(self.waiting_since)
         self.waiting_since[is_waiting] = self.newest.at[is_waiting]
 

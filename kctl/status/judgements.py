@@ -200,7 +200,7 @@ _TEXTS: dict[JudgementReason, Callable[[_Case], str]] = {
 
 
 class Held(IntEnum):
-    """Why trouble is reported although the rules have found a better status."""
+    """Why a partition keeps its status although the rules have found a better status."""
 
     NO = 0
     NOT_YET_OVER = 1
@@ -208,8 +208,8 @@ class Held(IntEnum):
 
 
 class Hysteresis:
-    """The reported statuses of many partitions. A worse status is reported at once. Trouble ends only when a better
-    status has lasted, so that alerts do not flap."""
+    """The reported statuses of many partitions. A worse status is reported at once. Trouble (`warn` or worse) usually
+    ends only after a better status has lasted for a while, so that alerts do not flap."""
 
     def __init__(self, size: int) -> None:
         self.status = np.full(size, _NONE, np.int8)
@@ -222,8 +222,8 @@ class Hysteresis:
     def settle(self, judged: NDArray[np.int8], now: float, hold_seconds: float, is_blind: Bools) -> NDArray[np.int8]:
         """Updates `status`. Returns a `Held` for each partition: whether and why its old status stays.
 
-        `unknown` and `elsewhere` replace trouble (`warn` and worse) at once. Other better statuses replace trouble only
-        after `hold_seconds`. Without recent observations (`is_blind`), only `elsewhere` ends trouble.
+        `unknown` and `elsewhere` replace trouble at once. Other better statuses replace trouble only after
+        `hold_seconds`. Without recent observations (`is_blind`), only `elsewhere` ends trouble.
         """
         held = np.zeros(len(judged), np.int8)
         is_here = judged != NUMBERS[Status.ELSEWHERE]

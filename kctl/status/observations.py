@@ -24,7 +24,7 @@ class Observations:
 
     If a window is full, `add` drops a row, preferably an old one that is close to its neighbours. So a window can cover
     the last seconds closely and still reach back an hour. Columns are read-only. A partition uses the first `count` of
-    `WINDOW` rows.
+    `WINDOW` rows. The parameter `rows` of methods has indices of partitions.
     """
 
     at: Reals
@@ -51,9 +51,8 @@ class Observations:
         self.end[:, rows] = np.minimum(self.end[:, rows], end)
 
     def add(self, rows: Rows, at: Reals, committed: Ints, end: Ints, is_same: Bools, is_end_same: Bools) -> None:
-        """Adds a row, observed at `at` (seconds), to each partition. Set `is_same` where the newest row has the same
-        `committed` and `end`, and `is_end_same` where it has the same `end`. Of successive equal rows, keeps only the
-        first and the last."""
+        """Adds a row, observed at `at` (seconds), to each partition. `is_same`: whether the row before it has the
+        same offsets. `is_end_same`: the same `end`. Of successive equal rows, keeps only the first and last."""
         if self.end.itemsize < end.itemsize and max(_highest(committed), _highest(end)) > _SHORT:
             self.committed, self.end = self.committed.astype(np.int64), self.end.astype(np.int64)
         every = whole(rows, len(self.count))
@@ -69,7 +68,7 @@ class Observations:
         self.end_since[every] = np.where(is_end_same, self.end_since[every], at)
 
     def forget_before(self, rows: Rows, since: Reals) -> None:
-        """Drops rows older than `since`, but keeps the newest of them, because its values were valid at `since`."""
+        """Drops the rows that are older than row `held(rows, since)`. That row's values were valid at `since`."""
         while True:
             every = whole(rows, len(self.count))
             is_passed = (self.count[every] > 2) & (self.at[1, every] <= since)
@@ -79,13 +78,11 @@ class Observations:
             self._drop(rows, np.zeros(len(rows), np.int8))
 
     def held(self, rows: Rows, since: Reals) -> Numbers:
-        """Returns the index of the last row at or before `since`, or 0 if all rows are later. Never chooses the newest
-        row."""
+        """Returns the index of the last row at or before `since`, or else 0. Never chooses the newest row."""
         return np.maximum(self.below(self.at, rows, since) - 1, 0)
 
     def ended_at(self, rows: Rows, end: Ints) -> Reals:
-        """Returns when each log ended at offset `end`, by interpolation. `end` must be between the first and newest
-        end."""
+        """Interpolates when each log ended at offset `end`, which must be between the first and newest end."""
         row = self.below(self.end, rows, end) - 1
         (at, first), (next_at, last) = ((self.at[each, rows], self.end[each, rows]) for each in (row, row + 1))
         return at + (next_at - at) * (end - first) / (last - first)
@@ -128,5 +125,5 @@ def _highest(column: Ints) -> int:
 
 
 def whole(rows: Rows, size: int) -> Rows | slice:
-    """Returns `rows`, or a slice if these are all rows, because indexing with a slice does not copy."""
+    """Returns `rows`, or a slice if `rows` has all `size` indices. Indexing with a slice does not copy."""
     return slice(None) if len(rows) == size else rows

@@ -50,7 +50,7 @@ class Owners:
 
     @classmethod
     def of(cls, owners: Iterable[Owner], spread: Callable[[Rows], Rows] = lambda numbers: numbers) -> Owners:
-        """Makes columns from the owner of each partition. If `owners` has one owner per group, pass `spread`, which
+        """Makes columns from one owner per partition. If `owners` has one owner per group instead, pass `spread`, which
         turns a column of groups into a column of partitions."""
         distinct: dict[int, Owner] = {}
         found = [id(distinct.setdefault(id(owner), owner)) for owner in owners]

@@ -1,8 +1,8 @@
 """The rules for partitions: pure functions of observations in a time window. docs/status.md has the reasons.
 
-Micro-batches commit in jumps, so the rules compare the lag only right after commits. How long messages may wait for a
-commit depends on the trigger interval, the length of batches and earlier waits. A rule judges all partitions at once,
-because judging 100,000 one by one takes a thousand times as long.
+Micro-batches commit in jumps, so the rules compare the lag only right after commits. The allowed wait for a commit
+depends on the trigger interval, the length of batches and the waits for earlier commits. A rule judges all partitions
+at once, because judging 100,000 partitions one by one takes a thousand times as long.
 """
 
 from collections.abc import Callable, Sequence
@@ -177,8 +177,7 @@ def _overtaken_soon(case: _Case, rows: Rows, found: Judgements) -> Bools:
     seconds, removed, read = at[1] - at[0], start[1] - start[0], committed[1] - committed[0]
     horizon = np.maximum(_SOON_SECONDS, seconds)
     above = seen.newest.committed[these] - seen.start[these]
-    # Each removal must bring the log start nearer to the committed offset. If a removal is larger than the lag, the log
-    # is short and the consumer keeps up.
+    # Each removal must bring the log start nearer to the commit. If the removal exceeds the lag, the consumer keeps up.
     is_near = (removed > read) & (case.lag[these] > removed) & (seen.newest.at[these] - at[1] <= horizon)
     with np.errstate(divide="ignore", invalid="ignore"):
         left = np.maximum(above / removed, (committed[1] - start[1]) / (removed - read)) * seconds

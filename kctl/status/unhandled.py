@@ -30,7 +30,7 @@ UNJUDGED = Unhandled()
 
 
 def stored_seconds(storage: StorageReply) -> float | None:
-    """Returns the age of the storage's oldest unhandled message: 0 for a table or if there is none, None if unknown."""
+    """Returns the age of the storage's oldest unhandled message: 0 without one or for a table, None if unknown."""
     if storage.table is not None:
         return 0.0
     if storage.error is not None or storage.pending is None or storage.processing is None:
@@ -70,7 +70,7 @@ class UnhandledTrend:
         """Judges the age `seconds` at `now` (monotonic). If the age is unknown (None), `is_late` stays unchanged.
 
         `is_late` becomes false once the age has been below the limit, or falling, for `hold_seconds`. If the age is
-        below the limit by less than a window's length, `is_late` stays true for at least `_NEAR_WINDOWS` windows.
+        less than a window's length below the limit, this takes at least `_NEAR_WINDOWS` windows.
         """
         if seconds is None:
             self._last = Unhandled(None, limit, self._last.is_late)

@@ -208,8 +208,7 @@ class Attached:
         if self._server is not None:
             self._server.publish(self._queries.snapshot(time.monotonic()))
             self._server.start()
-            # The end of the application, by Ctrl-C too. Not by a signal handler: those are the application's. What a
-            # signal or os._exit leaves behind, the master removes (`kctl.master.members`).
+            # Also after Ctrl-C. After another signal or os._exit, the master removes the files (`kctl.master.members`).
             atexit.register(self._server.close)
         self._thread.start()
 

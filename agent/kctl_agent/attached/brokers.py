@@ -57,7 +57,7 @@ def options_of(query: Any) -> list[dict[str, str]]:
 
 def elsewhere(options: Mapping[str, Collection[Mapping[str, str]]], own: str | Collection[str]) -> set[str]:
     """Returns the ids of the queries that read another cluster than `own`, a list of servers. Lists that share a server
-    belong to one cluster. If all queries have the same list, assumes that `own` has other addresses of that cluster."""
+    belong to one cluster. If all queries have the same list, assumes that they read the cluster of `own`."""
     clusters = {query: {_servers(each[_SERVERS]) for each in found} for query, found in options.items()}
     if len(set().union(*clusters.values())) < 2:
         return set()

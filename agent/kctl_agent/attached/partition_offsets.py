@@ -1,4 +1,4 @@
-"""Reads log offsets, even if some leaders do not answer. kafka-python's admin client would return no offsets."""
+"""Reads log offsets, even if some leaders do not answer. In that case, kafka-python's admin client returns none."""
 
 from __future__ import annotations
 

@@ -61,8 +61,7 @@ class Guests:
         self._poll = select.poll()
 
     def admit(self, name: str, identity: ProcessIdentity) -> Gateway:
-        """Opens a gateway for a worker's process, and closes the gateway of that worker's previous process. Raises
-        OSError or OverflowError."""
+        """Opens a gateway for a worker's process. Closes the worker's old gateway. Raises OSError or OverflowError."""
         with ExitStack() as undone:
             descriptor = os.pidfd_open(identity.pid)
             undone.callback(os.close, descriptor)

@@ -22,7 +22,7 @@ def forget_coordinators(admin: Any) -> None:
 
 
 def take_up_forgotten_join(consumer: Any) -> None:
-    """Resumes a group join that outlasts a poll, because kafka-python can forget it. Call this before each poll."""
+    """Resumes a group join that kafka-python may forget between two polls. Call this before each poll."""
     from kafka.coordinator.base import MemberState
 
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to ask
@@ -32,8 +32,7 @@ def take_up_forgotten_join(consumer: Any) -> None:
     # would not await the join. Heartbeats are off meanwhile, so the group would evict the leader, which never rejoins.
     if not coordinator.need_rejoin():
         coordinator.request_rejoin()
-    # If the join has ended since the last poll, the next poll would start another one, so all members rejoin. Two
-    # members that poll rarely could make each other rejoin for ever.
+    # Members that poll rarely could rejoin for ever: a poll starts a new join if one has ended since the last poll.
     join = coordinator._join_task  # noqa: SLF001
     if join is not None and join.is_done and join.exception is None:
         coordinator._join_task = _EndedJoin(join.value)  # noqa: SLF001

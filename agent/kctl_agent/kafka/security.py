@@ -73,7 +73,7 @@ _MODULES = "org.apache.kafka.common.security"
 
 def spark_options(security: Security) -> dict[str, str]:
     """Returns options of Spark's Java client. They contain the key and certificate as text, because the client
-    accepts only one file for both (KIP-651). The client never logs them."""
+    cannot read them from two files (KIP-651). The client never logs them."""
     options: dict[str, str | None] = {"security.protocol": security.protocol}
     if security.is_encrypted:
         options |= {

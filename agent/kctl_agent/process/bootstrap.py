@@ -1,5 +1,5 @@
-"""Starts a kctl process with settings from the first line of stdin. The log and the agent's socket start first,
-because later steps may hang. The log ends with the reason for the exit.
+"""Starts a kctl process with settings from the first line of stdin. The log and the agent start first, and can
+show where a later step hangs. The log ends with the reason for the exit.
 
 Exit codes:
 - 0: stopped as requested
@@ -60,8 +60,7 @@ def begin(
     commands: Callable[[Inbox], Mapping[str, AgentCommand]],
     serve: Callable[[_S, AgentServer, Inbox], int],
 ) -> int:
-    """Starts the agent, runs `serve` and returns its exit code. After an error, returns EX_CONFIG, or 1 if a restart
-    may help."""
+    """Starts the agent and returns `serve`'s exit code. On an error, returns EX_CONFIG, or 1 if a restart may help."""
     sys.setswitchinterval(0.0005)  # while the agent waits; Python's default of 5 ms was the agent's p99
     os.umask(0o077)  # only this user may read files of the process, of Spark and of the user's handler
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the master handles a terminal's Ctrl-C

@@ -25,7 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether `seconds` are left for a step. In the first half of the time given to `begin`, any step may
-    begin."""
+    """Returns whether `seconds` are left for a step, or at least half of the time given to `begin`."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

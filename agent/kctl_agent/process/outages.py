@@ -1,4 +1,4 @@
-"""Recognizes outages of external systems, and waits for their end inside the process."""
+"""Recognizes outages of external systems, and retries until they end."""
 
 import errno
 from collections.abc import Callable

@@ -77,8 +77,8 @@ class ProcessStats(ABC):
     def failing(
         self, part: str, why: str, outside: Outside | None = None, *, is_grave: bool = False, trace: Any = None
     ) -> None:
-        """Records that a part, such as `count`, fails. Snapshots report `why` after `GRACE_SECONDS`, or at once if
-        `is_grave`. They stop when `works` is called for this part."""
+        """Records that a part, such as `commit`, fails. Snapshots report `why` after `GRACE_SECONDS`, or at once if
+        `is_grave`, until `works` is called for this part."""
         grace_seconds = 0.0 if is_grave else GRACE_SECONDS
         with self._lock:
             is_due = self._troubles.met(part, why, time.monotonic(), time.time(), outside, grace_seconds)

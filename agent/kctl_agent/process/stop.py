@@ -40,7 +40,7 @@ class StopRequest:
 
 
 def watch_parent(stop: Callable[[], None]) -> None:
-    """Calls `stop` at SIGTERM and when the master ends, perhaps in another thread. Call this in the main thread."""
+    """Calls `stop`, perhaps in another thread, at SIGTERM and when the master ends. Call this in the main thread."""
     faulthandler.enable(all_threads=True)  # the master sends SIGABRT to a hung process
     signal.signal(signal.SIGTERM, lambda *_: stop())
     parent = os.getppid()

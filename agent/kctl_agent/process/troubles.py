@@ -53,7 +53,7 @@ class Troubles:
         return None if first is None else first.outside
 
     def error(self, now: float) -> str | None:
-        """Returns the error to show. Prefers an outage, because an outage may have caused the other errors."""
+        """Returns the trouble to show. Prefers an outage, because an outage may have caused the other troubles."""
         errors = [each for each in self._of.values() if each.is_error(now)]
         first = _first(each for each in errors if each.outside is not None) or _first(errors)
         if first is None or first.outside is None:

@@ -50,9 +50,8 @@ class RecentDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class StorageReply:
-    """A storage's messages by state, and its size. If a fleet has several storages, `free_bytes` is the lowest value,
-    and `oldest_seconds` and `age_seconds` are the highest. Each other number of messages or bytes is the sum, or None
-    unless all are known."""
+    """A storage's messages by state, and its size. For several storages, `free_bytes` is the lowest value, and
+    `oldest_seconds` and `age_seconds` are the highest. Other numbers are sums, or None if one is unknown."""
 
     storage: str | None = optional()
     """Identity of the storage, equal for workers that share it; None for several."""

@@ -40,7 +40,7 @@ def lag_of(
     start: int | None, committed: int | None, position: int | None, end: int | None, reset: str = "earliest"
 ) -> int | None:
     """Returns the lag from the committed offset to the end. Without a committed offset, the lag counts from the log
-    start if `reset` is `earliest`, otherwise from the position. Returns None if one of the two offsets is unknown."""
+    start if `reset` is `earliest`, otherwise from the position. Returns None if this offset or `end` is unknown."""
     first = committed
     if first is None:
         first = start if reset == "earliest" else position

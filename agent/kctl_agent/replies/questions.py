@@ -1,6 +1,6 @@
 """The questions to a fleet, declared once for agents (`getXxx`), the master (`onXxx`), HTTP and `kctl rpc`.
 
-Questions change nothing. A Question names types and functions by import path, so a CLI command imports only its own.
+Questions change nothing. A Question names types and functions by import path, so a command imports only what it needs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _REDUCERS = "kctl.reduce.base"
 
 class Question(NamedTuple):
     """A question, and how the master combines the replies. Without a `reducer`, the master joins the rows of all
-    replies. If several rows have the same `key`, it keeps only the newest."""
+    replies. If rows have the same `key`, the master keeps only the newest."""
 
     title: str
     summary: str

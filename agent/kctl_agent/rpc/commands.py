@@ -1,8 +1,8 @@
 """The commands of an agent: name, answer function, and what `describe` shows of each.
 
-An agent answers a question from the last snapshot, and adds the snapshot's age to all ages in the answer. It accepts
-an operation at once, and the main thread runs it. The command `operation` returns the outcome, and `cancel` drops an
-operation that has not begun.
+An agent answers a question from the last snapshot, and adds the snapshot's age to all ages in the answer. The agent
+accepts operations at once. The main thread runs them. The command `operation` returns the outcome, and `cancel` drops
+an operation that has not begun.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ _UNTIL: Final = Param(
 
 
 class AgentOperation:
-    """The base of operations. A subclass's fields are the parameters. `describe` shows its docstring's first line."""
+    """The base of operations. `describe` shows a subclass's fields as parameters and its docstring's first line."""
 
     __slots__ = ()
     rpc: ClassVar[str]

@@ -24,12 +24,12 @@ class Role(IntEnum):
 
 
 def wire_method(rpc: str) -> str:
-    """Returns the name of the agent's method: `kafka_lag` -> `getKafkaLag`."""
+    """Returns the name of the method that queries one process: `kafka_lag` -> `getKafkaLag`."""
     return "get" + _camel(rpc)
 
 
 def reducer_method(rpc: str) -> str:
-    """Returns the master's method, which asks all agents and reduces their answers: `kafka_lag` -> `onKafkaLag`."""
+    """Returns the name of the master's method that queries all agents or runs an operation, such as `onKafkaLag`."""
     return "on" + _camel(rpc)
 
 
@@ -110,7 +110,7 @@ class PublicError(Protocol):
 
 
 def reply_error(id: str | None, error: PublicError) -> JsonObject:  # noqa: A002 - the wire's own word
-    """Makes the reply that reports an error. The peer gets the error's message, so it must not reveal internals."""
+    """Makes the reply that reports an error. The peer sees the error's text, so this text must not reveal internals."""
     failure = {"code": error.code, "message": str(error), "retriable": error.retriable}
     return {"v": PROTOCOL_VERSION, "id": id, "ok": False, "error": failure}
 
@@ -121,7 +121,7 @@ def readable_id(frame: JsonObject) -> str | None:
 
 
 def is_plain_number(value: object) -> bool:
-    """Returns False for NaN, infinities and numbers beyond 64 bits, and True for all else, even strings."""
+    """Returns False for NaN, infinities and numbers beyond 64 bits, and True for all else, even if it is no number."""
     return not isinstance(value, int | float) or -_LARGEST <= value < _LARGEST
 
 

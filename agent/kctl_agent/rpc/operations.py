@@ -86,7 +86,8 @@ class Inbox:
         self.paused = tuple(scopes)
 
     def accept(self, operation: AcceptedOperation, first: Callable[[], None] = lambda: None) -> None:
-        """Runs `first`, and accepts an operation unless `first` raises. Ignores an id accepted or cancelled before."""
+        """Runs `first`, and accepts the operation unless `first` raises. Does neither after the operation's
+        `until`, or if its id was accepted or cancelled before."""
         with self._lock:
             if operation.id in self._outcomes:
                 return
@@ -118,8 +119,8 @@ class Inbox:
             return dropped
 
     def cancel(self, id_: str) -> Outcome:
-        """Cancels an operation unless it has begun, and returns the operation's outcome. If it has not
-        arrived, returns `unknown`, and `accept` will ignore it."""
+        """Cancels an operation unless it has begun, and returns the operation's outcome. If it has not arrived, returns
+        `unknown`, and `accept` will ignore it."""
         with self._lock:
             outcome = self._outcomes.get(id_)
             if outcome is None or outcome.state == "waiting":
@@ -132,7 +133,7 @@ class Inbox:
                 self._outcomes[id_] = outcome
 
     def outcome(self, id_: str) -> Outcome | None:
-        """Returns the outcome of an operation, or None if this process never had or has forgotten it."""
+        """Returns the outcome of an operation, or None for an unknown or forgotten id."""
         with self._lock:
             return self._outcomes.get(id_)
 

@@ -32,15 +32,14 @@ from kctl_agent.rpc.wire import MAX_REQUEST_BYTES, Decoder, JsonObject, encode
 IN: Final = select.EPOLLIN
 OUT: Final = select.EPOLLOUT
 
-_BATCH_BYTES: Final = 1 << 16
+_BATCH_BYTES: Final = 1 << 16  # once replies have this size, they are sent before more are made
 _LINGER_SECONDS: Final = 1.0
 _NO_SIGNAL: Final = socket.MSG_NOSIGNAL  # the host process may have its own idea of SIGPIPE
 
 
 class AcceptedConnection:
-    """An accepted socket, whose replies are sent in the order of requests. The server drops it if `on_event` returns
-    False, or at `deadline` (monotonic). Buffers at most one incomplete request and the requests of one
-    `recv`. Adds no reply once `_BATCH_BYTES` of replies are buffered."""
+    """An accepted socket. Sends replies in the order of requests. Buffers at most one incomplete request and the
+    requests of one `recv`. The server drops the socket if `on_event` returns False, or at `deadline` (monotonic)."""
 
     __slots__ = ("_decoder", "_is_ending", "_out", "_peer_is_done", "_server", "_waiting", "deadline", "fd", "socket")
 
@@ -164,7 +163,7 @@ _OUT_OF_RESOURCES: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS,
 @dataclass(eq=False, repr=False)
 class AgentServer:
     """The server of an agent. It drops a connection if a request is incomplete `frame_timeout_seconds` after its first
-    byte, or if the peer reads nothing of a reply for that long. It drops an idle connection after
+    byte, or if the peer reads nothing of a reply for the same time. It drops an idle connection after
     `idle_timeout_seconds`. Above `max_connections`, it answers `busy`."""
 
     run_dir: Path

@@ -18,7 +18,7 @@ MAX_REPLY_BYTES: Final = 16 << 20
 
 
 def encode(message: Mapping[str, object], limit_bytes: int = MAX_REPLY_BYTES) -> bytes:
-    """Encodes a frame as ASCII with escapes, even of lone surrogates. Raises FrameTooLarge, BadPayload, TypeError."""
+    """Encodes a frame. Its JSON escapes all non-ASCII characters. Raises FrameTooLarge, BadPayload, TypeError."""
     return frame_of(json_text(message), limit_bytes)
 
 
@@ -55,7 +55,7 @@ class FrameDecoder(Generic[_T]):
         return not self._buffer
 
     def feed(self, data: bytes) -> list[_T]:
-        """Returns the frames that `data` completes. Raises BadPayload. Raises FrameTooLarge before the body arrives."""
+        """Returns the frames that `data` completes. Raises BadPayload, and FrameTooLarge once the length is known."""
         if self.error is not None:
             raise self.error
         size = len(data)
@@ -91,7 +91,7 @@ class FrameDecoder(Generic[_T]):
         return frames
 
     def end(self) -> None:
-        """Call this when the peer has closed. Raises BrokenFrame if the last frame is incomplete."""
+        """Call this when the peer has closed the connection. Raises BrokenFrame if the last frame is incomplete."""
         if self._buffer:
             raise BrokenFrame("the peer closed the connection inside a frame")
 

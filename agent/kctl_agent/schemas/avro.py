@@ -41,7 +41,7 @@ def self_contained(text: str, referenced: Sequence[str], label: str) -> tuple[st
 
 
 def decode(text: str, payload: bytes) -> Any:
-    """Decodes a value that was written with this schema. Raises Undecodable."""
+    """Decodes a value that was written with the schema `text`. Raises Undecodable."""
     try:
         return fastavro.schemaless_reader(BytesIO(payload), _parsed(text), None)
     except Exception as error:  # whatever fastavro raises for bytes that do not fit

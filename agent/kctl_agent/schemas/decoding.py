@@ -34,8 +34,8 @@ class Decoder:
         return self._decoded(self.formats.key, data, headers, KEY_HEADER)
 
     def document(self, name: str, data: bytes | None, headers: Headers) -> dict[str, Any]:
-        """Decodes `data` for display. If `name` is `value`, returns `value_decoded` and `value_schema`, or
-        `value_error`. Returns {} if `data` is None, or if the format is `bytes`."""
+        """Decodes `data` for display. If `name` is `value`, returns `value_decoded` and, for Avro, `value_schema`. If
+        decoding fails, returns `value_error`. Returns {} if `data` is None, or if the format is `bytes`."""
         form = self.formats.value if name == "value" else self.formats.key
         if data is None or form == "bytes":
             return {}

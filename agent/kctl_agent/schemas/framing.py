@@ -32,7 +32,7 @@ def unframed(data: bytes, headers: Headers, header: str) -> bytes:
 
 
 def path_of(prefix: bytes) -> str:
-    """Returns the registry's path for the schema that a prefix names."""
+    """Returns the URL path of the schema that a prefix names."""
     number = prefix[1:]
     return f"/schemas/guids/{UUID(bytes=number)}" if prefix[0] else f"/schemas/ids/{int.from_bytes(number)}"
 

@@ -1,4 +1,4 @@
-"""A client of a schema registry with Confluent's API. Gets a schema by id or GUID, or the newest of a subject.
+"""A client of a schema registry with Confluent's API. Gets a schema by id or GUID, or the newest schema of a subject.
 
 Schemas found by id or GUID never change, so the client caches them.
 """
@@ -48,7 +48,7 @@ class Schema:
 
 
 class Registry:
-    """A client of one registry. Any thread may use it."""
+    """A client of one registry. Thread-safe."""
 
     def __init__(self, settings: RegistrySettings, clock: Callable[[], float] = time.monotonic) -> None:
         self._settings = settings
@@ -58,8 +58,7 @@ class Registry:
         self._unknown: dict[str, tuple[float, str]] = {}
 
     def by_prefix(self, prefix: bytes) -> Schema:
-        """Returns the schema that the prefix of a message names. Raises Undecodable if the schema is unknown or not
-        Avro, and RegistryUnusable if the registry cannot be used."""
+        """Returns a prefix's schema. Raises Undecodable if the schema is unknown or not Avro, and RegistryUnusable."""
         path, label = path_of(prefix), named(prefix)
         found: Schema = self._once(f"avro {path}", lambda: self._schema(self._get(path), label))
         return found

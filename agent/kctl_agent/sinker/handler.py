@@ -40,7 +40,7 @@ class HandlerError(AgentError, code="handler_failed"):
 
 
 class FailureLog:
-    """Logs every failure, but the same traceback at most once a minute. Any thread may use it."""
+    """Logs every failure, but the same traceback at most once a minute. Thread-safe."""
 
     def __init__(self, log: logging.Logger, clock: Callable[[], float] = time.monotonic) -> None:
         self._log = log

@@ -3,8 +3,8 @@
 Two rules keep a poison message from harming its neighbours:
 
 - *A shared failure is not blamed on a message.* If a call with several messages fails, all are retried, even after
-  `max_tries`. A message can become a dead letter only if it failed alone, or if the handler returned False or a reason
-  for it.
+  `max_tries`. A message can become a dead letter only if it failed alone, or if the handler's result for it was
+  False or a reason.
 - *Retries are handled one by one.* If one message makes a call fail, each neighbour is delivered only one more time.
 """
 

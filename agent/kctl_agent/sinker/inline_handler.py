@@ -1,4 +1,4 @@
-"""Calls the handler inside a Spark batch, for mode `directly`. In other modes, the batch stores the messages.
+"""Calls the handler inside a Spark batch, if `storage.mode` is `directly`. Otherwise, the batch stores the messages.
 
 Spark's executors call the handler with up to `batch_size` messages. Failed messages are retried one by one until each
 is acknowledged or becomes a dead letter. After that, the stored offset moves past all messages of the call.
@@ -193,7 +193,7 @@ _POLL_SECONDS = 0.02
 
 
 class Slots:
-    """Limits how many tasks of a worker call its handler at once: an engine may run hundreds of these tasks."""
+    """Limits how many tasks of a worker call its handler at once. An engine that workers share may run hundreds."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._paths = [folder / f"slot-{number}" for number in range(count)]

@@ -203,8 +203,7 @@ class Sinker:
                 polls += 1
 
     def settle_in_flight(self, call: Sequence[Part]) -> str:
-        """After `call` timed out, releases untouched claims and settles the others. Returns the time-out error's text.
-        Watchdog thread only."""
+        """After a time-out, releases untouched claims and settles others. Returns the error. Watchdog thread only."""
         messages = [message for part in call for message in part.claimed.claim.messages[part.begin : part.end]]
         error = self._handler.hangs(messages, threading.main_thread().ident)
         self._failures.error(error)

@@ -1,4 +1,4 @@
-"""The watchdog of a sinker, which renews leases and ends the process if a call hangs."""
+"""The watchdog of a sinker, which renews leases and ends the process if a handler call hangs."""
 
 import logging
 import threading
@@ -16,8 +16,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(eq=False)
 class Watchdog:
-    """Renews leases and limits the time of calls. If a lease is lost, the watchdog's thread or `renew_due` calls `lost`
-    with the claim. If a call takes too long, the thread calls `timed_out` with the call, to end the process."""
+    """Renews leases and limits the time of handler calls. If a lease is lost, the watchdog's thread or `renew_due`
+    passes the claim to `lost`. If a call takes too long, the thread passes it to `timed_out` to end the process."""
 
     _storage: Storage
     _lease_seconds: float

@@ -29,7 +29,7 @@ _QUIETLY = "-XX:TieredStopAtLevel=1 -Xlog:cds*=off"
 
 
 def options(path: Path) -> tuple[str, ...]:
-    """Returns Java options that load the archive at its recorded memory address."""
+    """Returns Java options that load the archive at the memory address recorded in it."""
     # By default, newer Java versions choose another address (JDK-8294323). Adapting the archive to it takes 0.1 s.
     return f"-XX:SharedArchiveFile={path}", "-XX:+UnlockDiagnosticVMOptions", "-XX:ArchiveRelocationMode=0"
 
@@ -43,7 +43,7 @@ def fingerprint(files: Iterable[Path]) -> str:
 
 
 def is_private(path: Path) -> bool:
-    """Whether only this user or root can have written the file. If not, a JVM might run the code of another user."""
+    """Whether only this user or root can write the file. If not, a JVM might run the code of another user."""
     try:
         found = path.stat(follow_symlinks=False)
     except OSError:

@@ -73,13 +73,13 @@ class SparkSettings:
 
 
 def use_this_python(of_executors: str | None = None) -> None:
-    """Makes executors run `of_executors` or, by default, this interpreter, instead of `python3` from the PATH."""
+    """Sets the Python of executors, by default this interpreter. Spark would use `python3` from the PATH."""
     os.environ["PYSPARK_PYTHON"] = of_executors or sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """Returns the properties without kctl's own Java options. The user's properties take precedence."""
+    """Returns the Spark properties without kctl's own Java options. The user's properties take precedence."""
     return {
         "spark.app.name": f"kctl {settings.name}",
         "spark.jars": ",".join(settings.jars),
@@ -98,8 +98,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.python.daemon.module": "kctl_agent.worker.query.daemon",
         # Otherwise `python -m` searches the executor's working directory first.
         "spark.executorEnv.PYTHONSAFEPATH": "1",
-        # A task's Python keeps the memory of one Arrow batch for the next, which saves 3 % of a batch's time (`man 3
-        # mallopt`, benchmarks/README.md). Only glibc reads these.
+        # glibc then keeps one Arrow batch's memory for the next: 3 % less time (`man 3 mallopt`, benchmarks/README.md).
         "spark.executorEnv.MALLOC_MMAP_THRESHOLD_": str(32 << 20),
         "spark.executorEnv.MALLOC_TRIM_THRESHOLD_": str(64 << 20),
         "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,

@@ -94,7 +94,7 @@ class EngineDriver(Driver):
     def __init__(
         self, run_dir: Path, name: str, scratch_dir: Path, environment: Callable[[], Mapping[str, str]]
     ) -> None:
-        """`environment` returns variables for the executors' Pythons, in addition to the engine's variables."""
+        """`environment` returns environment variables for the executors' Pythons, in addition to the engine's."""
         self._request = GatewayRequest(run_dir, name)
         self._name = name
         self._scratch_dir = scratch_dir
@@ -158,8 +158,7 @@ class EngineDriver(Driver):
 
     def _make_private(self, context: SparkContext) -> None:
         inner: Any = context
-        # Otherwise the engine's scheduler reports each finished task to this process and waits for its answer, so that
-        # one frozen worker would block all.
+        # Otherwise the engine's scheduler waits for this process after each task, and a frozen worker would block all.
         inner._accumulatorServer.shutdown()
         inner._javaAccumulator = None
         shutil.rmtree(inner._temp_dir, ignore_errors=True)  # otherwise it stays until the engine ends

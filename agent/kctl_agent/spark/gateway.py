@@ -1,8 +1,7 @@
-"""Py4J gateways to a JVM that only processes of this user can reach.
+"""Py4J gateways to a JVM. Only this user's processes can use them.
 
-Py4J reads a whole line before it checks the token, and a long line could fill the JVM's heap. So the JVM compares the
-first bytes of a connection with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`). The JVM does not
-check a connection's owner, because a search of `/proc/net/tcp` may take long.
+Py4J reads a whole line before it checks a connection's token, and a long line could fill the JVM's heap. So the JVM
+compares the connection's first bytes with the token before Py4J reads them (`java/kctl/TokenServerSocket.java`).
 """
 
 import os
@@ -48,6 +47,7 @@ class OwnGateways:
         urls = gateway.new_array(self._java("java.net.URL"), 1)
         urls[0] = self._java("java.net.URL")(f"{JAVA_CLASSES.as_uri()}/")
         kind = self._java("java.net.URLClassLoader")(urls).loadClass("kctl.TokenServerSocket")
+        # Does not check the owner of a connection: Java could only search `/proc/net/tcp`, which may take seconds.
         self._new_socket = kind.getConstructors()[0].newInstance
         self._socket = self._java("java.lang.Class").forName("py4j.GatewayServer").getDeclaredField("sSocket")
         self._socket.setAccessible(True)
@@ -105,9 +105,8 @@ class Gateway:
     """Where this process listens for the JVM. The engine reserves it too, so that no other process gets it."""
 
     def connect(self) -> Any:
-        """Connects and returns Py4J's client. Main thread only. Each Python thread has its own JVM thread. Spark calls
-        from a `foreachBatch` function run in the query's JVM thread, with its job group and pool, and end when the
-        query is stopped."""
+        """Connects to the engine and returns Py4J's client. Main thread only. A `foreachBatch` function's Spark calls
+        run in the query's JVM thread, with the query's job group and pool. Stopping the query ends these calls."""
         guard_connections()
         convert_without_pandas()
         return connected(self.port, self.token)

@@ -27,7 +27,7 @@ _LEAST_SECONDS = 0.05
 def authenticate(gateway: Any, port: int = 0) -> None:
     """Makes callback connections prove that they come from this gateway's JVM. Call it before the first callback.
 
-    PySpark listens on `port` (0: any), which the engine may have reserved. Raises Py4J's errors.
+    PySpark listens on `port` (0: any), even if the engine has reserved it. Raises Py4J's errors.
     """
     # Not the gateway's own token: it would be sent to any process that got the port of one that has ended.
     token = secrets.token_hex(32)
@@ -96,8 +96,8 @@ def _let_the_jvm_send(gateway: Any, token: str) -> None:
 
 @cache
 def guard_connections() -> None:
-    """Makes a Py4J call fail like a broken connection at the calling thread's deadline. Before Py4J sends its token,
-    checks that this user owns the JVM's port."""
+    """Makes a Py4J call fail like a broken connection at the calling thread's deadline. Makes Py4J send its token only
+    if this user owns the JVM's port."""
     from py4j.clientserver import ClientServerConnection
 
     inner: Any = ClientServerConnection

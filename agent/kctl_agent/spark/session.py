@@ -121,7 +121,7 @@ def why_lost(error: BaseException, settings: SparkSettings | None, heap_setting:
 
 
 def sweep(scratch_dir: Path) -> None:
-    """Removes the files of a killed driver. The caller must own the agent socket, so no running driver uses them."""
+    """Removes a killed driver's files. Call it only while owning the agent socket, so that no driver uses them."""
     for pattern in _LEFT:
         for left in scratch_dir.glob(pattern):
             if left.is_dir():

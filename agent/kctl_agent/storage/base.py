@@ -4,13 +4,12 @@ For the workers that put messages:
 
 - **The stored offset decides.** One transaction writes messages *and* moves stored offsets. Messages below the stored
   offset are skipped, so a retried task or a partition's former owner stores no message twice. A chunk that starts above
-  the stored offset is rejected, because messages would be lost.
-- **Only `init_offsets` moves a stored offset backwards.** It also increases the offset's `version`. A put planned with
-  the old version is rejected, so a frozen worker cannot interfere with the partition's next owner.
+  the stored offset is rejected, because the messages in between would be lost.
+- **Only `init_offsets` moves a stored offset backwards.** It also increases the offset's `version`. A put with the old
+  version is rejected, so a worker that was frozen cannot interfere with the partition's next owner.
 - **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a Delta table can keep stored
   offsets of several groups and clusters.
-- **Durable once the writer is closed.** Commit offsets to Kafka only after that. `stored_offsets` returns only durable
-  offsets.
+- **Durable once the writer is closed.** Only then commit to Kafka. `stored_offsets` returns only durable offsets.
 
 For the sinkers that claim messages:
 
@@ -76,8 +75,7 @@ class StorageUnusable(StorageError, code="storage_unusable", retriable=True):
 
 
 class StorageMisconfigured(StorageUnusable, code="storage_misconfigured", retriable=False):
-    """The storage's settings need a package that is not installed, or have an invalid endpoint, region or credentials
-    file. `kctl` exits with 2."""
+    """A package is missing, or the storage's endpoint, region or credentials file is invalid. `kctl` exits with 2."""
 
 
 class TableRefused(StorageError, code="table_refused"):
@@ -109,13 +107,12 @@ class OffsetStore(ABC):
         """Ties this storage to `owner` and returns the storage's random id. If the storage has another owner, raises
         OtherGroup, or with `take_over` replaces that owner.
 
-        A copied storage keeps its id. A storage that lost its data gets a new id. A Delta table accepts any owner. Its
-        methods that need an owner raise StorageUnusable before `bind`.
+        A copied storage keeps its id. A storage that lost its data gets a new id. A Delta table accepts any owner.
+        Before `bind`, a table's methods that need an owner raise StorageUnusable.
         """
 
     def moved_from(self) -> Binding | None:
-        """If a table has stored offsets of this group, but only for other clusters, returns the Binding for
-        one of these clusters."""
+        """If a table has this group's offsets, but only for other clusters, returns the Binding for one of these."""
         return None
 
     @abstractmethod
@@ -182,8 +179,7 @@ class DeadLetterStore(ABC):
     def dead_groups(
         self, selection: Selection = EVERYTHING, hours: int = 0, progress: Progress = silent
     ) -> list[DeadLetterGroup]:
-        """Counts dead letters by cause, most frequent cause first. With `hours`, each cause also has a count
-        for each of the last hours. May call `progress(0)` repeatedly."""
+        """Counts dead letters by cause, most frequent first, and each cause also by hour for the last `hours` hours."""
 
     def recent_dead(self) -> RecentDeadLetters | None:
         """Counts the dead letters of the last five minutes. Raises StorageError, also if this takes more than 2 s."""
@@ -205,8 +201,8 @@ class DeadLetterStore(ABC):
     def remove_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Deletes dead letters, except requeued ones, and returns the number deleted. Calls `progress` with the
-        number so far. If `progress` raises, the other dead letters stay. If `expect` is not the number of matching dead
+        """Deletes dead letters, except requeued ones, and returns the number deleted. Calls `progress` with the number
+        so far. If `progress` raises, the remaining dead letters stay. If `expect` is not the number of matching dead
         letters, raises CountChanged and deletes none."""
 
     @abstractmethod
@@ -227,8 +223,8 @@ class DeadLetterStore(ABC):
         """Removes dead letters that `send` has stored elsewhere, and returns their number.
 
         `send` receives some dead letters at a time and returns the ones it has stored. After a crash, it may receive
-        some of them again. If a dead letter is requeued during the move, `send` may also have stored it. Damaged dead
-        letters stay. `expect` and `progress` are as in `remove_dead`.
+        some of them again. If a dead letter is requeued during the move, the copy that `send` stored may remain too.
+        Damaged dead letters stay. `expect` and `progress` are as in `remove_dead`.
         """
 
 
@@ -251,7 +247,7 @@ class Storage(OffsetStore, DeadLetterStore):
     ) -> list[Claim]:
         """Leases pending blocks until they have `limit` messages or more. First, blocks whose delay or lease has
         expired become pending. An expired lease counts as a try. The leased blocks' stored size is at most
-        `limit_bytes`, unless the first one is larger. With `ordered`, leases at most one block per partition. All
+        `limit_bytes`, unless the first block is larger. With `ordered`, leases at most one block per partition. All
         sinkers must pass the same `ordered`."""
 
     @abstractmethod
@@ -275,9 +271,8 @@ class Storage(OffsetStore, DeadLetterStore):
     def dead_letter(
         self, messages: Sequence[Message], error: Errors, topic_id: str | None = None, advance: Advance | None = None
     ) -> None:
-        """Stores messages that were not put, as dead letters. With `advance`, the same transaction moves the stored
-        offset past them. If the stored offset is not `advance.start`, raises GapRefused, StoredOffsetMissing or
-        StoredOffsetMoved."""
+        """Stores messages as dead letters. With `advance`, the same transaction moves the stored offset past them.
+        If the stored offset is not `advance.start`, raises GapRefused, StoredOffsetMissing or StoredOffsetMoved."""
 
     @abstractmethod
     def clear(self, selection: Selection = EVERYTHING) -> int:
@@ -312,9 +307,8 @@ class Writer(ABC):
 
     @abstractmethod
     def put_all(self, chunks: Sequence[Chunk]) -> list[Put]:
-        """Stores chunks, at most one per partition, and moves each stored offset to its chunk's end, in one
-        transaction. If it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, no message was
-        stored."""
+        """Stores chunks, one per partition, and moves each stored offset to its chunk's end, in one transaction.
+        If it raises GapRefused, StoredOffsetMissing, StoredOffsetMoved or StorageUnusable, no message was stored."""
 
     @abstractmethod
     def close(self) -> None:

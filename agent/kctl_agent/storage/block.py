@@ -8,9 +8,9 @@ The CRC-32 covers all other bytes in order. The msgpack is a map {"o","t","k","v
 - `o`: offsets as int64 little-endian bytes, or None if they have no gaps after `Block.first`.
 - `t`: Kafka timestamps in milliseconds as int64 bytes.
 - `k`, `v`: keys and values, each as a pair, or None if all are null. The pair has the lengths as int32 bytes (-1 for
-  null) and all bytes joined.
-- `h`: headers, encoded like `k`. The headers of a message are JSON, `[{"k": key, "v": base64}]`, or null without
-  headers. A header whose value is null has no `v`.
+  null) and the joined keys or values.
+- `h`: headers, encoded like `k`. A message's headers are JSON, `[{"k": key, "v": base64}]`, or null if there are none.
+  A header whose value is null has no `v`.
 
 Columns are built from whole Arrow buffers, which makes puts fast (benchmarks/pipeline.py).
 """
@@ -71,7 +71,7 @@ class BinaryColumn:
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """The columns of a block. `keys`, `values` or `headers` is None if all its values are null."""
+    """The columns of a block. `keys`, `values` or `headers` is None if it is null in all messages."""
 
     offsets: NDArray[np.int64]
     timestamps: NDArray[np.int64]
@@ -91,7 +91,7 @@ class Columns:
         )
 
     def split(self, size: int, most_bytes: int | None = None) -> Iterator[Columns]:
-        """Yields parts of at most `size` messages and `most_bytes` bytes. A larger message is a part of its own."""
+        """Yields parts of at most `size` messages and `most_bytes` bytes. A message with more bytes is its own part."""
         return self.cut(self._edges(size, most_bytes))
 
     def cut(self, edges: Sequence[int]) -> Iterator[Columns]:

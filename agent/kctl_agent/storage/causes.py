@@ -1,4 +1,4 @@
-"""The cause of a dead letter, read from its stored error: the exception class and the line in the user's code. Pure."""
+"""The cause of a dead letter (exception class and line in the user's code), read from its stored error. Pure."""
 
 import re
 import sysconfig
@@ -35,8 +35,7 @@ class DeathCause(NamedTuple):
 
 
 def public_class(error_class: str) -> str:
-    """Returns `error_class` if it names an exception. Otherwise returns a fixed text, because `error_class` may quote
-    a message."""
+    """Returns `error_class` if it names an exception. Otherwise returns a fixed text, which quotes no message."""
     if _EXCEPTION.fullmatch(error_class):
         return error_class
     if error_class == RETURNED_FALSE:

@@ -1,4 +1,4 @@
-"""Types of the storage contract that workers use."""
+"""Types of the workers' part of the storage contract."""
 
 from __future__ import annotations
 
@@ -20,12 +20,11 @@ class GapRefused(StorageError, code="gap_refused"):
 
 
 class StoredOffsetMissing(StorageError, code="stored_offset_missing"):
-    """The partition of the messages has no stored offset."""
+    """A partition has no stored offset. Nothing was written."""
 
 
 class StoredOffsetMoved(StorageError, code="stored_offset_moved", retriable=True):
-    """Another process has set or moved the stored offset since this process read it. The worker plans the batch
-    again."""
+    """Another process has changed the stored offset since this process read it. The worker plans the batch again."""
 
 
 class OtherGroup(StorageError, code="other_group"):

@@ -1,4 +1,4 @@
-"""Types of the storage contract that sinkers use. Pure."""
+"""Types of the sinkers' part of the storage contract. Pure."""
 
 from __future__ import annotations
 

@@ -30,8 +30,7 @@ class Kind:
 
 
 def open_storage(settings: Settings, *, reply_seconds: float | None = None) -> Storage:
-    """Makes the storage of the settings without opening it. The result can be pickled. Raises StorageError if the mode
-    is unknown or `lake`."""
+    """Makes a storage without opening it. It can be pickled. Raises StorageError if the mode is unknown or `lake`."""
     from kctl_agent.errors import StorageError
 
     kind = KINDS.get(settings["mode"])

@@ -118,7 +118,7 @@ class NumberedDeadLetters(DeadLetterStore):
         return grouped(self.dead(selection, None, progress), hours, now)
 
     def recent_dead(self) -> RecentDeadLetters | None:
-        """Counts at most `RECENT_DEAD_COUNTED`. The error class is the most frequent of the last `NEWEST` counted."""
+        """Counts up to `RECENT_DEAD_COUNTED` dead letters, oldest first. `error_class` is from the last `NEWEST`."""
         now = self._dead_now()
         recent = Selection(died_from=now - RECENT_DEAD_SECONDS, died_to=now)  # the clock may have been set back
         if not (places := self._dead_places(recent, None, RECENT_DEAD_COUNTED)):

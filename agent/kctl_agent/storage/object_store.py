@@ -52,8 +52,7 @@ class StoreKeys:
 
 @dataclass(frozen=True, slots=True)
 class ObjectStore:
-    """A bucket at AWS, or at the URL `endpoint`. Without `keys`, delta-rs, obstore and Spark find
-    credentials themselves."""
+    """A bucket at AWS, or at the URL `endpoint`. Without `keys`, delta-rs, obstore and Spark look for credentials."""
 
     bucket: str
     endpoint: str | None
@@ -62,7 +61,7 @@ class ObjectStore:
 
     @classmethod
     def of(cls, storage: Mapping[str, Any], env: Mapping[str, str] = os.environ) -> ObjectStore:
-        """Reads `[storage]`. Missing values come from AWS' own variables. Raises StorageMisconfigured."""
+        """Reads `[storage]`, then AWS' environment variables for missing values. Raises StorageMisconfigured."""
         endpoint = storage["endpoint"] or env.get("AWS_ENDPOINT_URL_S3") or env.get("AWS_ENDPOINT_URL") or None
         region = storage["region"] or env.get("AWS_REGION") or env.get("AWS_DEFAULT_REGION") or "us-east-1"
         _check(endpoint, region)

@@ -24,8 +24,7 @@ def skipped(chunk: Chunk, stored: StoredOffset) -> int:
 
 
 def judged(planned: Chunk | Advance, stored: StoredOffset | None) -> StoredOffset:
-    """Returns the stored offset if `planned` may still be applied. Otherwise raises GapRefused, StoredOffsetMissing or
-    StoredOffsetMoved."""
+    """Returns `stored` if `planned` may still be applied. Raises GapRefused, StoredOffsetMissing, StoredOffsetMoved."""
     where = f"{planned.topic}-{planned.partition}"
     if stored is None:
         raise StoredOffsetMissing(f"{where} has no stored offset in the storage; nothing was written")

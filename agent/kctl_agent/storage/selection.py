@@ -63,7 +63,7 @@ class Selection:
         return replace(self, older_than_seconds=None, died_to=died_to)
 
     def of_blocks(self) -> Selection:
-        """Returns this selection. Raises StorageError for criteria that select only dead letters."""
+        """Returns this selection if it can select pending messages. Otherwise raises StorageError."""
         if more := sorted(set(self.named) - OF_BLOCKS):
             raise StorageError(f"pending messages cannot be selected by {', '.join(more)}, only dead letters can")
         return self
@@ -75,7 +75,7 @@ class Selection:
         return self.error_class in (None, cause.error_class) and self.line in (None, cause.line)
 
     def takes_dead_letter(self, dead_letter: DeadLetter) -> bool:
-        """Whether a dead letter matches. Call `dated` first, because `older_than_seconds` is ignored here."""
+        """Whether a dead letter matches. Ignores `older_than_seconds`, which `dated` replaces with `died_to`."""
         block = dead_letter.block
         return (
             self.takes_partition(block.topic, block.partition)

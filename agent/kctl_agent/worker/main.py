@@ -1,5 +1,5 @@
-"""A worker's process: `python -m kctl_agent.worker` (see `process.bootstrap`). If stdin ends, because the master is
-gone, the worker finishes its batch, commits, leaves the group and exits."""
+"""A worker's process: `python -m kctl_agent.worker` (see `process.bootstrap`). If the master ends, the worker finishes
+its batch, commits, leaves the group and exits."""
 
 import logging
 from collections import deque

@@ -1,5 +1,4 @@
-"""The snapshot of a worker. Making it calls neither the JVM nor the storage, so the worker answers even if one
-hangs."""
+"""The snapshot of a worker. Making it calls neither the JVM nor the storage, because either may hang."""
 
 import time
 from collections.abc import Callable, Mapping

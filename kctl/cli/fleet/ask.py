@@ -33,8 +33,8 @@ def of_hosts(options: argparse.Namespace) -> dict[str, Any]:
 
 def ask(fleet: Fleet, rpc: str, params: Mapping[str, Any], timeout_seconds: float, *, of_master: bool = False) -> Reply:
     """Returns the master's reply, even if some agents did not answer. Set `of_master` if the master answers `rpc`
-    itself, without asking agents. Raises UsageError for an unknown parameter, name or id, and CommandRejected for the
-    master's other errors. Raises AgentError if no valid reply arrives in time. Raises NoMaster."""
+    itself, without asking agents. Raises UsageError for bad parameters or an unknown id, and CommandRejected for other
+    errors of the master. Raises NoMaster, or AgentError if no valid reply arrives in time."""
     request = Request(
         id="1",
         role=Role.EXTERNAL,
@@ -61,7 +61,7 @@ def incomplete(reply: Reply) -> IncompleteAnswer | None:
 
 def lacks(*replies: Reply, known: Collection[str] = ()) -> list[str]:
     """Describes what `replies` lack: one sentence about all agents that did not answer, then one sentence for each
-    other missing part. Omits the parts in `known`, which the caller shows."""
+    other missing part. Omits the parts in `known`, because the caller shows them."""
     asked = {name for reply in replies for name in reply.asked}
     failed = {each.sender: each for reply in reversed(replies) for each in reply.failed}
     silent = [each for name, each in failed.items() if name in asked]

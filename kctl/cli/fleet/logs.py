@@ -184,7 +184,7 @@ class Follower:
         self._older = self._inode_of_older()
 
     def read(self) -> bytes:
-        """Returns up to 64 KiB of new bytes. After a rotation, the unread bytes of NAME.log.1 come first. Returns b""
+        """Returns up to 64 KiB of new bytes. After a rotation, prepends all unread bytes of NAME.log.1. Returns b""
         during a rotation, or if the log has not grown."""
         unread = b""
         if self._inode_of_older() != self._older:

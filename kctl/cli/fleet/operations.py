@@ -1,4 +1,4 @@
-"""`kctl operations` and `kctl operation`: show operations. Also submits and follows operations for other commands."""
+"""Submits, follows and shows operations, for `kctl operations`, `kctl operation` and other commands."""
 
 import argparse
 import sys
@@ -80,7 +80,7 @@ def carry_out(
 
 
 def submit(fleet: Fleet, name: str, params: Mapping[str, Any], deadline: float | None = None) -> dict[str, Any]:
-    """Submits an operation, and returns it, perhaps still running. Raises OperationUnknown, and the errors of `ask`."""
+    """Submits an operation, and returns it even if it still runs. Raises OperationUnknown, and the errors of `ask`."""
     given = params if deadline is None else {**params, "deadline_seconds": deadline}
     try:
         return ask(fleet, name, given, _ANSWER_SECONDS).result

@@ -50,7 +50,7 @@ class GroupsApi:
         return self._get(f"/api/v1/groups/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def advice(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns the advice on a group. Raises the errors of `group`."""
+        """Returns the advice on a group. Raises the errors of `group`, and IncompleteAnswer for unknown advice."""
         return self._get("/api/v1/group-advice", {"cluster": cluster, "group": name})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class GroupsApi:
 
 
 def unanswered(answer: dict[str, Any]) -> str | None:
-    """Describes what an answer lacks: clusters that are not ready, and failed parts of other clusters."""
+    """Describes what an answer lacks: clusters that are not ready, and data missing from ready clusters."""
     missing = []
     for cluster in answer["clusters"]:
         if cluster["not_ready"] is not None:

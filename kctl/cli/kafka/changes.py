@@ -1,6 +1,6 @@
 """Changes a cluster for `kctl kafka`: shows the plan, asks for confirmation, and audits the change.
 
-Without `--execute`, the user must confirm a change at the terminal. If kctl cannot ask (`-o json`, or no
+Without `--execute`, the user must confirm a change at the terminal. If kctl cannot ask (`-o json`, `-o yaml`, or no
 terminal), it prints the plan and exits with 2. With `--dry-run`, it prints the plan and exits with 0.
 """
 
@@ -34,9 +34,8 @@ def change(
     make: Callable[[], str],
     **params: Any,
 ) -> int:
-    """Makes a change if the user confirms it, and returns the exit code. `show(executed=False)` prints the plan,
-    `show(executed=True)` the result. `make` makes the change and describes it. The audit log gets `name` and
-    `params`."""
+    """Makes a change if the user agrees, and returns the exit code. `show(executed=False)` prints the plan,
+    `show(executed=True)` the result. `make` makes and describes the change. The audit log gets `name` and `params`."""
     declined = _declined(options, lambda: show(executed=False), question)
     if declined is not None:
         return declined

@@ -39,8 +39,8 @@ def access(options: argparse.Namespace, env: Mapping[str, str]) -> ClusterAccess
 
 
 def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str) -> str:
-    """Returns the fleet's consumer group. If `-b` or a context is given but there is no fleet, the UsageError suggests
-    the options in `named`, such as `-g GROUP, --all`. Raises UsageError, ConfigError."""
+    """Returns the fleet's consumer group. Raises ConfigError, and UsageError if there is no fleet. With `-b` or a
+    context, this UsageError suggests the options in `named`, such as `-g GROUP, --all`."""
     cluster = _named_cluster(options, env)
     if cluster is None:
         return _fleet_config(options, env).kafka.group
@@ -56,7 +56,7 @@ def fleet_group(options: argparse.Namespace, env: Mapping[str, str], named: str)
 
 
 def decoder(options: argparse.Namespace, env: Mapping[str, str]) -> Decoder | None:
-    """Returns the decoder for the fleet's messages. Returns None for plain bytes, or if `-b` or a context is given."""
+    """Returns the fleet's message decoder, or None if messages are plain bytes. Returns None with `-b` or a context."""
     from kctl import schemas
 
     return schemas.decoder(_fleet_config(options, env)) if _named_cluster(options, env) is None else None

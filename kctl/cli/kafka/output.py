@@ -18,8 +18,8 @@ def show(
     problems: Iterable[KctlError] = (),
     **more: Any,
 ) -> None:
-    """Prints rows, then calls `complain`. A table shows `columns`, and `error` if any row has one. In JSON and YAML,
-    `more` adds top-level keys."""
+    """Prints rows, then calls `complain`. A table shows `columns`, and `error` if any row has an error. In JSON and
+    YAML, `more` adds top-level keys."""
     problems = list(problems)
     if options.output == "table":
         echo("\n".join(table(columns, rows)))
@@ -44,8 +44,7 @@ def show_document(options: argparse.Namespace, document: object) -> None:
 
 
 def complain(rows: Iterable[Mapping[str, Any]], problems: Iterable[KctlError]) -> None:
-    """If a row has an error, or there are several problems, raises IncompleteAnswer. Raises a single problem
-    unchanged."""
+    """Reports row errors and problems as IncompleteAnswer. Without row errors, raises a single problem unchanged."""
     failed = [row for row in rows if row.get(_ERROR)]
     problems = list(problems)
     if problems and not failed and len(problems) == 1:

@@ -127,7 +127,7 @@ def line(messages: int, size: int, total_bytes: int | None, seconds: float) -> s
 
 
 def is_file(options: argparse.Namespace) -> bool:
-    """Whether each line of a file or of stdin is a message."""
+    """Whether the messages are the lines of a file or of stdin."""
     return options.file is not None or options.message == "-"
 
 
@@ -139,7 +139,7 @@ def value_of(options: argparse.Namespace) -> bytes | None:
 def messages(
     options: argparse.Namespace, key: bytes | None
 ) -> Iterator[tuple[Iterator[tuple[bytes | None, bytes | None]], int | None]]:
-    """Yields an iterator of messages as (key, value), and the file's size in bytes, or None if unknown."""
+    """Yields an iterator of messages as (key, value), and the size of `--file` in bytes, or None if unknown."""
     if not is_file(options):
         value = value_of(options)
         yield ((key, value) for _ in range(options.repeat)), None

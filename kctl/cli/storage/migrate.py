@@ -135,9 +135,8 @@ class _Target:
         return self._forward(changes, topics)
 
     def take(self, changes: list[OffsetChange]) -> None:
-        """Sets the group's offsets, then the storage's offsets, then the storage's owner (group and cluster). An
-        interrupted call can be repeated. Raises OperationRefused, or StoredOffsetMoved if a running fleet has moved an
-        offset meanwhile."""
+        """Sets the group's offsets, then the storage's offsets and owner (group and cluster). An interrupted call can
+        be repeated. Raises OperationRefused, or StoredOffsetMoved if a running fleet has just moved an offset."""
         from kctl.kafka.reset import apply
 
         self.connection.deadline.renew()

@@ -17,8 +17,8 @@ from kctl_agent.rpc.wire import JsonObject
 def lag_rows(
     snapshot: FleetSnapshot, partitions: PartitionColumns, judged: Mapping[Partition, Assessment] | None = None
 ) -> list[JsonObject]:
-    """Returns a row for each of `partitions`, sorted by topic and partition, with log start, position
-    and assessment. `judged` has the other hosts' assessments of the partitions that they read."""
+    """Returns a row for each of `partitions`, sorted by topic and partition, with log start, position and assessment.
+    `judged` has the other hosts' assessments of the partitions that they read."""
     found: Iterable[Assessment] = snapshot.assessments
     if partitions is not snapshot.offset_checker.result:
         own = ((partitions.names.groups[0], key) for key in judged or ())
@@ -37,8 +37,8 @@ def lag_rows(
 
 
 def joined_group(rows: Iterable[JsonObject], verdict: JsonObject) -> JsonObject:
-    """Makes the group's status from all hosts' partition rows. The reason is the verdict's first finding about
-    partitions. Without such a finding, the reason is the number of partitions in each status."""
+    """Makes the group's status from all hosts' partition rows. `reason` is the verdict's first finding about
+    partitions. Without such a finding, `reason` is the number of partitions in each status."""
     own = [row for row in rows if not row.get("attached")]
     counts = Counter(Status(row["status"]) for row in own)
     waited = [row["lag_seconds"] for row in own if row["lag_seconds"] is not None]

@@ -26,8 +26,7 @@ _SILENCE_SECONDS = 15.0  # comments at this interval keep proxies from closing a
 
 
 class Streams:
-    """All open event streams, on one event loop. Each new master counts its events from 1, so an event id also contains
-    the master's `life`."""
+    """Event streams on one event loop. `life` makes this master's event ids differ from those of an earlier master."""
 
     def __init__(self, source: SnapshotSource, life: str) -> None:
         self._source = source
@@ -39,14 +38,13 @@ class Streams:
         self._closing.set()
 
     def restart(self) -> None:
-        """Ends all open streams. Clients may reconnect."""
+        """Ends all open streams, but accepts new ones."""
         self._closing.set()
         self._closing = asyncio.Event()
 
     def begin(self, last_event_id: str | None, recent: int) -> AsyncIterator[str]:
-        """Returns a stream of the events after `last_event_id`. If an earlier master made the id, the stream begins
-        with the oldest event that this master keeps. Without an id, it begins with the last `recent` events. Raises
-        Busy."""
+        """Streams the events after `last_event_id`. If an earlier master made the id, begins with the oldest event that
+        this master keeps. Without an id, begins with the last `recent` events. Raises Busy."""
         if self._open >= _AT_A_TIME:
             raise Busy(f"{_AT_A_TIME} event streams are open already")
         return self._lines(self._first(last_event_id, recent))
@@ -139,22 +137,20 @@ class Api:
         return {}
 
     async def ask(self, command: str, params: JsonObject) -> Reduced[Any]:
-        """Sends `command`, one of `kctl.master.reduction.COMMANDS`, to the agents. Combines their replies into one
-        result. Raises Busy."""
+        """Sends one of `kctl.master.reduction.COMMANDS` to the agents. Combines their replies. Raises Busy."""
         with self._one_of_few():
             return await self.source.ask(_question(command, reducer_method(command), params))
 
     async def status(self, params: JsonObject) -> JsonObject:
-        """Returns the verdict and processes of the hosts that `params` selects, with `complete` and `failed`. Raises
-        Busy."""
+        """Returns the verdict, processes, `complete` and `failed` of the hosts that `params` selects. Raises Busy."""
         with self._one_of_few():
             answer = await self.source.answer(_question("status", wire_method("status"), params))
         beside = {name: answer.get(name, default) for name, default in (("complete", True), ("failed", []))}
         return {"verdict": answer["result"]["verdict"], "workers": answer["result"]["rows"], **beside}
 
     async def shared(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, T]]) -> tuple[T, float]:
-        """Returns the result of `work` and its age in seconds. Callers share a result for one second, or for four times
-        the duration of `work` if that is longer."""
+        """Returns the result of `work` and its age in seconds. Calls with the same `key` share a result for one second,
+        or for four times the duration of `work` if that is longer."""
         now = self.source.clock()
         begun_at, until, found = self._shared.get(key, (now, -inf, None))
         if found is None or now > until:

@@ -1,7 +1,7 @@
 """`/api/v1/dead-letters`: finds, shows, exports, requeues, deletes and sends dead letters.
 
-Even reading needs a token of http.token_file (`guard`), because dead letters contain messages. Every reader may use
-`/api/v1/dead-letter-classes`, which has only counts by error class.
+`guard` requires a token of http.token_file even for reading, because dead letters contain messages. Callers that
+may only read can use `/api/v1/dead-letter-classes`, which has only counts by error class.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _without_nulls(given: Any) -> Any:
 
 
 class _Change(BaseModel):
-    """The dead letters to change: a filter, and the number of matches that the caller has seen."""
+    """The dead letters to change: a filter, and the number of dead letters that must match the filter."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -146,8 +146,7 @@ async def dead_letters(request: Request, given: Annotated[_Listed, Query()]) -> 
 @router.get("/groups", summary="Dead letters counted by error class and line of the handler")
 async def groups(request: Request, given: Annotated[_Grouped, Query()]) -> Response:
     """Returns up to 500 groups, the largest first. In each group, `hours` has the number of new dead letters per hour,
-    the current hour last. The answer's `count` and `groups` are the total numbers of matching dead letters and
-    groups."""
+    the current hour last. The answer's `count` and `groups` are the totals of matching dead letters and groups."""
     selection = selection_of(given)
     found = await _read(request, lambda store, progress: store.dead_groups(selection, given.hours, progress))
     count = sum(each.count for each in found)
@@ -175,7 +174,7 @@ def _by_class(store: DeadLetterStore, progress: Progress) -> list[dict[str, Any]
 
 @router.get("/export", summary="Dead letters that match a filter, as JSON lines", responses=_LINES)
 async def export(request: Request, given: Annotated[Filter, Query()]) -> Response:
-    """Returns each dead letter with its message, one per line. If bytes are not UTF-8, the name of their field ends
+    """Returns each dead letter with its message, one per line. If a field's bytes are not UTF-8, the field's name ends
     with `_base64`. If kctl cannot read all dead letters, the last line has only an `error`."""
     document = partial(dead_letter_document, decoder=_workbench(request).decoder)
     page = partial(_page, document, selection_of(given), EXPORT_ROWS, EXPORT_SECONDS)
@@ -198,8 +197,8 @@ async def export(request: Request, given: Annotated[Filter, Query()]) -> Respons
 )
 async def requeue(request: Request, given: _Change) -> Response:
     """Puts matching dead letters back into the queue, or in mode `lake` passes them to the transform again. Each line
-    has `done`, the number requeued so far. The last line also has `complete`. After a failure, the last line has only
-    an `error`. kctl stops when the caller disconnects."""
+    of the answer has `done`, the number requeued so far. The last line also has `complete`. After a failure, the last
+    line has only an `error`. kctl stops when the caller disconnects."""
     return await _changed(request, "requeue", given)
 
 
@@ -219,8 +218,8 @@ async def delete(request: Request, given: _Change) -> Response:
     responses=_LINES,
 )
 async def send(request: Request, given: _Sent) -> Response:
-    """Sends each dead letter at least once, and deletes it when the brokers have acknowledged it. Repeats have the same
-    header `kctl-dead-letter`, so consumers can drop them. Returns lines like those of `requeue`."""
+    """Sends each dead letter at least once, and deletes it when the brokers have acknowledged it. A repeated message
+    has the first one's header `kctl-dead-letter`, so consumers can drop it. Returns lines like those of `requeue`."""
     return await _changed(request, "send", given, given.to)
 
 

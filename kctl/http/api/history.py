@@ -35,8 +35,8 @@ async def history(
     if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Returns the history of the fleet, or of one topic, partition, worker or group. Only the 20 groups with the most
-    lag have a history. The steps are the finest that reach back to the start of the period: 5 s for up to 15 minutes,
-    30 s for two hours, and 5 minutes for a day. Each series has a minimum and a maximum per step."""
+    lag have a history. Each series has a minimum and a maximum per step. A step is 5 s if the period began at most 15
+    minutes ago, 30 s if it began at most two hours ago, and otherwise 5 minutes."""
     api = api_of(request)
     snapshot = api.latest()
     if same := api.unchanged(snapshot, if_none_match):

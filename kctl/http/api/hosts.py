@@ -1,4 +1,4 @@
-"""`/api/v1/hosts`: the hosts of a fleet, and this host's agent replies for other masters."""
+"""`/api/v1/hosts`: lists the hosts, and gives masters of other hosts the replies of this host's agents."""
 
 from typing import Annotated, Any
 

@@ -1,5 +1,4 @@
-"""The routes `/api/v1/storage`, `/api/v1/members` and so on. Each entry of
-`kctl_agent.replies.questions` that has a path gets a route."""
+"""The routes for logs and settings, and a route for each entry of `kctl_agent.replies.questions` that has a path."""
 
 import os
 from collections.abc import Callable, Coroutine, Iterator

@@ -63,7 +63,7 @@ async def listed(request: Request) -> dict[str, Any]:
 
 @router.get("/operations/types", summary="The operations that you can submit, with their parameters")
 async def types(request: Request) -> dict[str, Any]:
-    """Lists the operations. An operation with the parameter `dry_run` can report what would happen without doing it."""
+    """If an operation has the parameter `dry_run`, it can report its changes without making them."""
     found = _operations(request).types.values()
     return {"rows": [described(each) for each in found if each.changes]}
 
@@ -74,8 +74,7 @@ async def types(request: Request) -> dict[str, Any]:
     responses=_RESPONSES,
 )
 async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Cancels an operation and returns its state. kctl undoes what it can. When the operation ends, its message names
-    the changes that remain."""
+    """Cancels an operation and returns its state. kctl undoes what it can. The last message names remaining changes."""
     return _answer(_operations(request).cancel(id, _caller(request)))
 
 
@@ -85,8 +84,7 @@ async def cancel(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the
     responses={status: _RESPONSES[status] for status in (202, 404, 409, 504)},
 )
 async def one(id: str, request: Request) -> JSONResponse:  # noqa: A002 - the API's own word
-    """Returns an operation. If the operation only reads, like `stack`, you need a token of http.token_file to see its
-    result."""
+    """Returns an operation. Without a token of http.token_file, the result of an operation that only reads is empty."""
     operations = _operations(request)
     found = operations.find(id)
     is_question = found.name in operations.types and not operations.types[found.name].changes

@@ -46,8 +46,7 @@ class Key(NamedTuple):
 
 
 def chosen(rows: list[JsonObject], min_lag: int | None = None, **wanted: Any) -> list[JsonObject]:
-    """Returns the rows with a lag of at least `min_lag` whose fields have one of the `wanted` values. None accepts
-    every value."""
+    """Returns rows whose lag is at least `min_lag` and whose fields have `wanted` values. None disables a filter."""
     filters: list[tuple[str, Callable[[Any], bool]]] = [
         (name, frozenset(values).__contains__) for name, values in wanted.items() if values is not None
     ]

@@ -40,7 +40,7 @@ async def lag(
 
 async def lag_of(api: Api, snapshot: FleetSnapshot, question: JsonObject | None) -> tuple[JsonObject, Rows]:
     """Returns the answer's head and its rows. If `question` is None, head and rows come from `snapshot`, otherwise from
-    the agents. Assessments always come from the hosts' last snapshots, because an assessment needs earlier offsets."""
+    the agents. Assessments always come from the hosts' last snapshots, because they compare offsets over time."""
     if question is None:
         head = {**snapshot.offset_checker.completeness(), "age_seconds": api.age_seconds(snapshot)}
         return {**encoded(snapshot.kafka_lag), **head}, api.lag_rows(snapshot)

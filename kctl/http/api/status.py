@@ -20,8 +20,7 @@ from kctl_agent.replies.encode import encoded
 async def status(
     request: Request, local: Local = False, host: OfHost = None, if_none_match: IfNoneMatch = None
 ) -> Response:
-    """Returns the fleet's status. In a fleet on several hosts, the verdict, workers and partition states cover all
-    hosts."""
+    """Returns the status. If a fleet has several hosts, the verdict, workers and partition states cover all of them."""
     api = api_of(request)
     snapshot, source = api.latest(), api.source
     question = api.asked(is_live=False, is_local=local, host=host)

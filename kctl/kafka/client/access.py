@@ -1,5 +1,4 @@
-"""Access to a cluster: its servers, TLS and SASL, from `kctl.toml` or the command line. Imports no third-party
-modules."""
+"""Access to a cluster: servers, TLS and SASL, from `kctl.toml` or the command line. Imports no third-party module."""
 
 from __future__ import annotations
 
@@ -42,8 +41,7 @@ def plain(servers: str) -> ClusterAccess:
 
 
 def of_context(file: Path, name: str, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access that `[contexts.NAME]` in `file` describes, with its secrets. Raises ConfigError,
-    UsageError."""
+    """Returns the access to the cluster of `[contexts.NAME]`, with its secrets. Raises ConfigError, UsageError."""
     from kctl.config.load import contexts  # takes 17 ms, which `-b` alone does not need
 
     known = contexts(file)
@@ -59,7 +57,7 @@ def of_fleet(config: Config, env: Mapping[str, str] = os.environ) -> ClusterAcce
 
 
 def of_cluster(name: str, cluster: ClusterSection, path: Path, env: Mapping[str, str] = os.environ) -> ClusterAccess:
-    """Returns the access to a cluster of the file `path`, with its secrets. Raises ConfigError."""
+    """Returns the access to the cluster of `[clusters.NAME]`, with its secrets. Raises ConfigError."""
     return _secured(cluster, f"clusters.{name}", path, env)
 
 

@@ -63,8 +63,7 @@ class Deadline:
 
 class _Manager(KafkaConnectionManager):  # type: ignore[misc]  # kafka-python is not typed
     async def _build_transport(self, node: Any, timeout_at: float | None = None) -> Any:
-        # kafka-python 3.0 drops bytes that arrive together with the end of a connection, such as the report of a wrong
-        # password.
+        # kafka-python 3.0 drops bytes that arrive with the end of a connection, such as the error for a wrong password.
         transport = await super()._build_transport(node, timeout_at=timeout_at)
         receive = transport._sock_recv  # noqa: SLF001 - the only place between socket and loss
 
@@ -91,8 +90,8 @@ class Broker(NamedTuple):
 
 
 class ClusterConnection:
-    """A client of a cluster's brokers. Not thread-safe. Use it in a `with` statement, or `close` it. For periodic
-    requests, pass `has_retries=False`, so that requests fail without a retry."""
+    """A client of a cluster's brokers. Not thread-safe. Use it in a `with` statement, or `close` it. Callers that
+    poll periodically pass `has_retries=False`, because the next poll is the retry."""
 
     def __init__(self, access: ClusterAccess, timeout_seconds: float, *, has_retries: bool = True) -> None:
         self.access = access

@@ -1,5 +1,5 @@
 """Diagnoses a failed connection to a bootstrap server by trying other protocols. If a Kafka listener receives the wrong
-protocol, it closes the connection without a reason."""
+protocol, it just closes the connection."""
 
 import socket
 import ssl
@@ -18,8 +18,7 @@ _UNREACHABLE = ("unable to connect", "ECONN", "EHOST", "ENET", "DNS", "timed out
 
 
 def diagnose(problem: BaseException, access: ClusterAccess, seconds: float) -> KctlError:
-    """Returns the error that explains why the connection failed with `problem`. Each of several
-    tries may take `seconds`."""
+    """Explains why a connection failed with `problem`. May try new connections, each with a time-out of `seconds`."""
     text = str(problem)
     at = access.named
     if isinstance(problem, errors.IllegalSaslStateError):

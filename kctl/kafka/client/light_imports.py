@@ -30,8 +30,7 @@ def install() -> None:
 
 
 def complete() -> None:
-    """Executes the rarely used modules. Call it before starting threads, because two threads could otherwise execute a
-    module twice."""
+    """Executes the rarely used modules. Call it before starting threads: two threads could execute a module twice."""
     for name in _RARELY_USED:
         if name in sys.modules:
             _executed(sys.modules[name])

@@ -54,8 +54,7 @@ class ClusterReader:
         return cls(access, timeout_seconds, NamedGroups([group]), logs, wants_topic=names.__contains__)
 
     def read(self) -> ClusterReading:
-        """Polls once. Reads log ends after committed offsets, so a lag may be slightly too large but never too small.
-        Raises KctlError."""
+        """Polls once. Raises KctlError."""
         try:
             connection = self._connection or self._open()
             before = connection.asked.copy()
@@ -86,6 +85,7 @@ class ClusterReader:
             raise BrokerUnreachable(reading.errors.get("groups", "the cluster has no brokers"))
         self._read_committed(connection, reading)
         self.add_more(reading)
+        # Reads log ends after committed offsets, so a lag may be slightly too large but never too small.
         self._logs.read(connection, reading, silent)
         return reading
 

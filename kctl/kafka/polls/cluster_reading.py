@@ -13,8 +13,8 @@ PARTS = ("groups", "committed", "members", "offsets")
 
 @dataclass(slots=True)
 class ClusterReading:
-    """The answers of one poll. A missing entry means that no broker answered; for `groups`, see `is_listed_in_full`.
-    `errors` has the reason for each failed part of the poll (see `PARTS`)."""
+    """The answers of one poll. If no broker answered for a group or partition, its entry is missing. For `groups`,
+    see `is_listed_in_full`. `errors` has the reason for each failed part of the poll (see `PARTS`)."""
 
     groups: dict[str, ListedGroup] = field(default_factory=dict)
     is_listed_in_full: bool = True
@@ -59,7 +59,7 @@ class ClusterReading:
                     self.failed(part, error)
 
     def failures(self) -> dict[str, str]:
-        """Returns `errors`. If it has no entry `offsets`, adds the first error of `unanswered` under this name."""
+        """Returns `errors`. If `offsets` is not in `errors`, adds the first error of `unanswered` as `offsets`."""
         if not self.unanswered or "offsets" in self.errors:
             return self.errors
         (topic, partition), error = next(iter(self.unanswered.items()))

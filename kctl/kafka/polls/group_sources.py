@@ -20,8 +20,7 @@ _ABSENT_SECONDS = 5.0
 
 
 class MissingGroups:
-    """Decides whether a group that its coordinator cannot find still exists. Remembers groups across connections. Not
-    thread-safe."""
+    """Decides whether a group that its coordinator cannot find still exists. Remembers groups across connections."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,12 +29,12 @@ class MissingGroups:
         self._denied_since: dict[str, float] = {}
 
     def expect(self, names: Iterable[str]) -> None:
-        """Treats groups as listed before, so that a group counts as gone only after 30 s of GroupMissing."""
+        """Remembers groups that no broker has listed yet. They count as gone only after 30 s of GroupMissing."""
         self._coordinators = dict.fromkeys(names) | self._coordinators
 
     def reconnect(self) -> None:
         """Forgets the coordinators, so that groups count as gone only after 30 s of GroupMissing. A restarted
-        coordinator keeps its number but may not have loaded its groups yet."""
+        coordinator keeps its broker id but may not have loaded its groups yet."""
         self._coordinators = dict.fromkeys(self._coordinators)
 
     def remember(self, listed: Mapping[str, ListedGroup]) -> None:
@@ -45,9 +44,9 @@ class MissingGroups:
         return sorted(self._coordinators.keys() - listed.keys())
 
     def unclear(self, listed: Mapping[str, ListedGroup], missing: Iterable[Group]) -> dict[str, KctlError | None]:
-        """Returns which of the `missing` groups may exist, with their errors. Replaces GroupMissing by None. A group
-        with GroupMissing is gone in three cases: it was never listed or expected, its coordinator is the one that last
-        listed it, or the error has lasted for 30 s."""
+        """Returns the `missing` groups that may still exist, with their errors, or None for GroupMissing. Leaves out a
+        group with GroupMissing in three cases: it was neither listed nor passed to `expect`, its coordinator is the
+        broker that last listed it, or the error has lasted for 30 s."""
         unclear: dict[str, KctlError | None] = {}
         for group in missing:
             if not isinstance(group.error, GroupMissing):
@@ -80,7 +79,7 @@ class AllGroups:
         self._members = MemberCounts()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Finds the groups and adds them to `reading`. Returns the brokers that did not answer."""
+        """Finds the groups and adds them to `reading`. Returns the brokers that did not answer. Raises KctlError."""
         silent = self._list(connection, reading)
         if reading.is_listed_in_full:
             self._find_unclear(connection, reading)
@@ -128,8 +127,7 @@ class AllGroups:
 
 
 class NamedGroups:
-    """Finds groups by name, for one `ClusterReader`. Not thread-safe. A group that does not exist is read as `Dead`,
-    without members."""
+    """Finds groups by name, for one `ClusterReader`. Not thread-safe. A group that does not exist is read as `Dead`."""
 
     def __init__(self, names: Iterable[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self._names = sorted(set(names))
@@ -144,8 +142,7 @@ class NamedGroups:
         self._absent.clear()
 
     def find(self, connection: ClusterConnection, reading: ClusterReading) -> set[int]:
-        """Describes the groups and adds them to `reading`. Returns the brokers that did not answer. Raises KctlError if
-        no broker answered."""
+        """Finds the groups and adds them to `reading`. Returns the brokers that did not answer. Raises KctlError."""
         now = self._clock()
         self._absent = {n: (group, at) for n, (group, at) in self._absent.items() if now - at < _ABSENT_SECONDS}
         if self._is_first and len(connection.brokers) > 1:  # a single broker has no follower to wait for

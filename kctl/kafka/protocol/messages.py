@@ -1,5 +1,5 @@
 """Protocol messages that kafka-python 3.0 lacks. Their schemas are in `schemas/`. The messages are for groups that
-DescribeGroups does not know. The API keys are 69 for groups of KIP-848, 77 and 90 for share groups (KIP-932), and 89
+DescribeGroups does not support. The API keys are 69 for groups of KIP-848, 77 and 90 for share groups (KIP-932), and 89
 for streams groups (KIP-1071)."""
 
 from typing import Any

@@ -15,7 +15,7 @@ _LISTED_ONE = Struct(">ihqqi")
 
 
 class PartitionKeys:
-    """Reuses (topic, partition) tuples, because the next response usually lists the same partitions."""
+    """Keeps (topic, partition) tuples for the next response, which usually lists the same partitions."""
 
     def __init__(self) -> None:
         self._known: dict[str, tuple[tuple[int, ...], list[Partition]]] = {}

@@ -16,8 +16,7 @@ class RawResponse(NamedTuple):
 
 
 class Raw:
-    """A kafka-python request whose response stays undecoded (`RawResponse`). It may be sent many times, but encodes its
-    body only once."""
+    """A kafka-python request whose response stays undecoded (`RawResponse`). Encodes its body only once."""
 
     def __init__(self, request: Any) -> None:
         object.__setattr__(self, "_request", request)
@@ -32,7 +31,7 @@ class Raw:
     def encode(self, *, header: bool = False, framed: bool = False) -> bytes:
         request, body = object.__getattribute__(self, "_request"), object.__getattribute__(self, "_body")
         if body is None:
-            body = request.encode()  # for 10,000 partitions this takes as long as reading the answer
+            body = request.encode()  # for 10,000 partitions this takes as long as reading the response
             object.__setattr__(self, "_body", body)
         head = request.encode_header(flexible=request.flexible_version_q(request.API_VERSION)) if header else b""
         size = struct.pack(">i", len(head) + len(body)) if framed else b""
@@ -44,8 +43,7 @@ class Raw:
 
 
 class KeptRequests:
-    """Keeps encoded requests for the next poll. For thousands of groups, encoding takes as long as reading the
-    answer."""
+    """Keeps encoded requests for the next poll. Encoding thousands of groups takes as long as reading the response."""
 
     def __init__(self) -> None:
         self._kept: dict[Hashable, tuple[list[str], Raw]] = {}

@@ -44,7 +44,7 @@ class SocketLimits:
 
 class ControlServer:
     """Serves `master.sock` on one event loop. Calls `answer` with each well-formed request and its caller. The
-    caller's identity is from the kernel. `answer` may raise AgentError or KctlError."""
+    kernel provides the caller's identity. `answer` may raise AgentError or KctlError."""
 
     def __init__(
         self, answer: Callable[[Request, Caller], Awaitable[JsonObject]], limits: SocketLimits | None = None

@@ -1,4 +1,4 @@
-"""Answers requests for information, from the agents' replies or from what the master knows."""
+"""Answers requests for information. Uses the agents' replies or what the master knows."""
 
 import asyncio
 import os
@@ -215,8 +215,7 @@ class MasterService:
         return outcome, [each for each in self._statuses() if only in (None, each.name)]
 
     async def for_other_host(self, rpc: str, only: str | None, seconds: float) -> HostReplies:
-        """Collects the replies of this host's agents for another host's master. Raises UnknownMethod, BadParams,
-        Busy."""
+        """Collects this host's replies for another host's master. Raises UnknownMethod, BadParams, Busy."""
         if self._for_others >= _FOR_OTHERS_AT_A_TIME:
             raise Busy(f"{_FOR_OTHERS_AT_A_TIME} questions of other hosts are in progress already")
         self._for_others += 1
@@ -307,8 +306,7 @@ _WELL = frozenset({Status.ELSEWHERE, Status.IDLE, Status.OK, Status.PAUSED})
 
 
 def lag_glance(snapshot: FleetSnapshot | None) -> LagGlance | None:
-    """Returns a short summary of a snapshot's lag, or None without a snapshot. Slow with thousands of partitions, so
-    call it in a thread."""
+    """Summarizes the lag in a snapshot. Call it in a thread, because it is slow with thousands of partitions."""
     if snapshot is None:
         return None
     lag = snapshot.recent_lag

@@ -1,2 +1,1 @@
-"""Executes the operations of `kctl.operations` and records their outcomes. Rejects an operation that conflicts with a
-running one."""
+"""Runs the `kctl.operations` and records their outcomes. Rejects an operation that conflicts with a running one."""

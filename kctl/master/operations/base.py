@@ -16,7 +16,7 @@ OperationState: TypeAlias = Literal["running", "done", "failed", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Reports an operation's progress. The operation must end before `until` (`time.monotonic()`)."""
+    """Reports an operation's progress. `until` is the operation's deadline (`time.monotonic()`)."""
 
     write: Callable[[str], object]
     until: float = math.inf

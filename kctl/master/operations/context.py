@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 @contextmanager
 def goes_on(what: str) -> Iterator[None]:
-    """Wraps the wait for a change that cannot be stopped. If cancelled, raises OperationUnknown(`what`)."""
+    """Wraps a wait. If the wait is cancelled, raises OperationUnknown(`what`), because the awaited change goes on."""
     try:
         yield
     except asyncio.CancelledError as cancelled:
@@ -54,8 +54,7 @@ async def ended(work: Iterable[Coroutine[object, object, T]]) -> list[T | BaseEx
 
 
 async def together(work: Iterable[Coroutine[object, object, T]]) -> list[T]:
-    """Runs all coroutines to their end, and returns the results. Raises OperationUnknown if any
-    coroutine has raised it, otherwise the first error."""
+    """Runs all coroutines to the end and returns the results. Raises the first error, but prefers OperationUnknown."""
     outcomes = await ended(work)
     errors = [each for each in outcomes if isinstance(each, BaseException)]
     unknown = [str(each) for each in errors if isinstance(each, OperationUnknown)]
@@ -157,7 +156,7 @@ class Context:
 
     async def send_pauses(self, name: str, report: Report) -> str:
         """Sends the process `name` its pauses, waits until they apply, and returns `name`. If the process is not
-        running, only returns a text with its state, because a process gets its pauses when it starts."""
+        running, only returns its state in words. The process gets its pauses when it starts."""
         process = self.supervisor.process(name)
         while True:
             if process.state is SupervisionState.STARTING:
@@ -191,8 +190,7 @@ class Context:
         return f"carried out by {', '.join(done) or 'no process, because none is running'}"
 
     async def take_back(self, names: Iterable[str]) -> None:
-        """After a failure, sends the processes their stored pauses again. Raises OperationUnknown if one does not
-        apply them."""
+        """After a failure, sends processes their stored pauses again. Raises OperationUnknown unless all apply them."""
         sent = {name: self.later(self.send_pauses(name, Report(lambda _: None))) for name in names}
         if sent:
             await asyncio.wait(sent.values(), timeout=ANSWER_SECONDS)

@@ -39,8 +39,7 @@ def described(kind: type[FleetOperation]) -> JsonObject:
 
 
 def with_host(params: JsonObject) -> JsonObject:
-    """Replaces names such as `HOST/NAME` by `NAME`, and sets the parameter `host`. Raises BadParams if the names have
-    different hosts."""
+    """Replaces `HOST/NAME` by `NAME`, and sets the parameter `host`. Raises BadParams if the hosts differ."""
     names = {key: value.split(",") for key in ("name", "worker") if isinstance(value := params.get(key), str)}
     found = {host_and_name(each)[0] for value in names.values() for each in value}
     if not any(found):
@@ -56,7 +55,7 @@ def with_host(params: JsonObject) -> JsonObject:
 @dataclass(frozen=True)
 class FleetOperation:
     """The base of operations. A subclass's fields are the parameters, and its docstring is the help text. If `is_long`
-    is true, callers do not wait for the end. If `changes` is false, the operation only reads."""
+    is true, a request does not wait until the operation ends. If `changes` is false, the operation only reads."""
 
     rpc: ClassVar[str]
     is_long: ClassVar[bool] = False
@@ -75,8 +74,7 @@ class FleetOperation:
 
     @classmethod
     def given(cls, params: JsonObject) -> FleetOperation:
-        """Checks all parameters, including `deadline_seconds` and `host`, and returns the operation. Raises
-        BadParams."""
+        """Checks `params`, including `deadline_seconds` and `host`. Returns the operation. Raises BadParams."""
         check_params(cls.rpc, (*listed(cls), *_FOR_EVERY), params)
         if params.get("deadline_seconds", 1) <= 0:
             raise BadParams(f"{cls.rpc}: deadline_seconds must be above 0")
@@ -87,8 +85,7 @@ class FleetOperation:
         return found
 
     async def shared(self, context: Context, params: JsonObject, _on_one: OnOne) -> dict[str, JsonObject]:
-        """For an operation on all hosts, returns host -> parameters, in the order in which the hosts execute it. Raises
-        KctlError."""
+        """For an operation on all hosts, returns host -> parameters, in the order of execution. Raises KctlError."""
         assert context.hosts is not None
         return dict.fromkeys(context.hosts.names, params)
 
@@ -103,8 +100,8 @@ class FleetOperation:
         return None
 
     def touches(self, context: Context) -> frozenset[str]:
-        """Returns what no other operation may touch until this one ends: processes, `reading` (pauses and offsets), or
-        `scale`. Raises BadParams."""
+        """Returns what no other operation may touch until this one ends: process names, `reading` (pauses and offsets),
+        or `scale`. Raises BadParams."""
         raise NotImplementedError
 
     async def carry_out(self, context: Context, caller: Caller, report: Report) -> Done:

@@ -46,9 +46,8 @@ class OnHosts:
         return self.context.hosts
 
     async def carry_out(self, host: str, params: JsonObject) -> Done:
-        """Executes the operation on one host or on all. If cancelled, cancels it on the executing host. Raises
-        OperationUnknown if the operation may still run, OperationRefused if it cannot begin, and OperationFailed if it
-        has failed on a host."""
+        """Executes the operation on one host or on all. If cancelled, cancels the operation where it runs. Raises
+        OperationUnknown if it may still run, OperationRefused if it cannot begin, and OperationFailed if it fails."""
         if host != ALL_HOSTS:
             return await self._on_one(host, params)
         leader = self.hosts.leader

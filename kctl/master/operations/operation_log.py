@@ -70,8 +70,8 @@ class OperationLog:
         self._ids = itertools.count(max((int(each.id) for each in found), default=0) + 1)
 
     async def submit(self, name: str, params: JsonObject, caller: Caller, wait_seconds: float) -> Operation:
-        """Starts an operation, and returns it when it ends or after `wait_seconds`. If `is_long`, waits at most 0.2 s.
-        Raises UnknownMethod, BadParams, or OperationRefused, for example if it conflicts with a running operation."""
+        """Starts an operation, and returns it when it ends or after `wait_seconds`. If it `is_long`, waits 0.2 s at
+        most. Raises UnknownMethod, BadParams, or OperationRefused, for example if a running operation conflicts."""
         kind = self.types.get(name)
         if kind is None:
             raise UnknownMethod(
@@ -109,8 +109,8 @@ class OperationLog:
         return sorted(every, key=lambda row: str(row.get("started_at")), reverse=True), failed
 
     def attend(self, name: str, params: JsonObject, token: str, stop: Callable[[], object]) -> Attended:
-        """Adds an operation that other code runs. Returns a function that records its progress and end. Calls `stop` if
-        the operation is cancelled."""
+        """Adds an operation that other code runs. Returns a function that records its progress and end. Cancelling the
+        operation calls `stop`."""
         caller = Caller(uid=None, via="http", token=token)
         operation = self._entered(name, params, caller, math.inf, frozenset())
         self._stops[operation.id] = stop
@@ -290,8 +290,7 @@ class OperationLog:
 
 
 def interrupted(path: Path, now: float) -> list[Operation]:
-    """Returns the operations whose end is missing from the audit log, with the state `unknown`. `now` is in Unix
-    seconds. Raises OSError."""
+    """Returns the operations without an end in the audit log, as `unknown`. `now` is Unix time. Raises OSError."""
     begun: dict[tuple[str, float], JsonObject] = {}
     for line in _lines(path):
         if line.get("via") != "cli" and isinstance(line.get("id"), str) and isinstance(line.get("params"), dict):

@@ -1,14 +1,13 @@
 """Copies a file storage's write-ahead log into the database file, avoiding SQLite's WAL-reset bug.
 
-SQLite 3.7.0 to 3.51.2 has the bug, except 3.44.6 and 3.50.7 (https://sqlite.org/wal.html#walresetbug). The bug loses
-commits as follows. One checkpoint copies the whole log, and a second one starts. At that moment another connection
-commits, which restarts the log. The second checkpoint records frames of the new log as copied. A later checkpoint skips
-these frames.
+SQLite 3.7.0 to 3.51.2, except 3.44.6 and 3.50.7, loses commits as follows (https://sqlite.org/wal.html#walresetbug).
+One checkpoint copies the whole log, and a second one starts. At that moment another connection commits, which restarts
+the log. The second checkpoint records frames of the restarted log as copied. A later checkpoint skips these frames.
 
 Two of SQLite's own locks prevent a commit that restarts the log during a checkpoint:
 
 - `reading`: a read transaction that began before the checkpoint. It keeps the log from restarting (`walRestartLog` in
-  wal.c), unless the whole log was copied before. In that case the checkpoint has nothing to copy.
+  wal.c), unless the whole log was copied before the transaction. In that case the checkpoint has nothing to copy.
 - `writing`: the write lock, so that no other connection commits.
 
 SQLite's checkpoint at commit is turned off (`schema.connect`). SQLite's checkpoint at the close of the last connection

@@ -2,13 +2,13 @@
 
 Linux reports a failed write-back once to each descriptor open at that time (`man 2 fsync`). After that, the pages count
 as written and are never retried. So every writer opens a descriptor before its first write. A writer that gets an error
-records it in a file. Until `recover` removes this file, no process counts a commit as durable. What a connection
-read or wrote before the recovery may be lost, so its `Log.sync` raises an error.
+records it in a file. Until `recover` removes this file, no process counts a commit as durable. On connections opened
+before the recovery, `Log.sync` raises an error, because what they read or wrote may be lost.
 
 A page that Linux could not write stays in memory only until the memory is needed. After that, SQLite would read the old
 bytes on the disk without noticing, because it verifies frames only when it rebuilds its index. So `recover` writes the
 log again from memory and syncs it. Then SQLite rebuilds the index up to the last commit whose frames are intact
-(https://sqlite.org/walformat.html#recovery). Later commits are lost, but never counted as durable.
+(https://sqlite.org/walformat.html#recovery). Later commits are lost, but were never counted as durable.
 """
 
 import os
@@ -33,7 +33,7 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Records SQLite's disk errors, because the kernel may report an error to SQLite's descriptor only."""
+    """Records SQLite's disk errors, because the kernel may not report them to kctl's own descriptor."""
     try:
         yield
     except sqlite3.Error as error:
@@ -61,8 +61,7 @@ def note_recovery(path: Path, failures: list[Path]) -> None:
 
 
 def noted(path: Path) -> frozenset[str]:
-    """Returns the names of recorded failures and recoveries. If two calls return the same, no sync failed in
-    between."""
+    """Returns the file names of recorded failures and recoveries. Each failed sync changes the result."""
     return frozenset(each.name for each in _entries(path))
 
 
@@ -82,8 +81,7 @@ def _folder(path: Path) -> Path:
 
 
 def recover(path: Path) -> None:
-    """Repairs the log if a sync has failed. Waits up to 30 s for the write lock. If it raises OSError or sqlite3.Error,
-    call it again."""
+    """Repairs the log if a sync failed. Waits up to 30 s for the write lock. Retry after OSError or sqlite3.Error."""
     if not sync_failures(path):
         return
     index = Path(f"{path}-shm")
@@ -127,7 +125,7 @@ def _forget(index: Path) -> None:
 
 
 class Log:
-    """The log as one connection sees it. Use it only in the connection's thread, and close it first."""
+    """The log as one connection sees it. Use it in one thread at a time, and close it before the connection."""
 
     def __init__(self, db: sqlite3.Connection, path: Path) -> None:
         self._path = path
@@ -181,8 +179,7 @@ class Log:
 
     def _write(self) -> None:
         try:
-            # Earlier commits were synced when they were copied. SQLite itself syncs the log's header
-            # and folder (https://sqlite.org/pragma.html#pragma_synchronous).
+            # SQLite itself syncs copied commits, header and folder (https://sqlite.org/pragma.html#pragma_synchronous).
             os.fdatasync(self._descriptor)
         except OSError:
             note_sync_failure(self._path)

@@ -33,7 +33,7 @@ class MachineClock:
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
     def boot_id(self) -> str:
-        """Returns the id of this boot (random(4)). It and the clock are the same in all containers of a machine."""
+        """Returns the id of this boot (random(4)). The id and the clock are the same in all containers of a machine."""
         return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
 
     def wall(self) -> float:
@@ -62,7 +62,7 @@ def insert(db: sqlite3.Connection, blocks: Iterable[Block], wall: float) -> int:
 def lease(
     db: sqlite3.Connection, now: float, owner: str, token: str, lease_seconds: float, *size: Any
 ) -> list[tuple[str, int, Block]]:
-    """Leases pending blocks to `owner`. Returns (id, tries, block) of each."""
+    """Leases pending blocks to `owner`. Returns (id, tries, block) for each block."""
     # Looks before it locks: polling an empty queue must not delay writers.
     (waits,) = db.execute(
         "select exists(select 1 from queue where state='pending') or exists(select 1 from queue where until<=?)", (now,)
@@ -134,7 +134,7 @@ def dead_letter_damaged(db: sqlite3.Connection, token: str, damaged: Iterable[tu
 
 
 def note_boot(db: sqlite3.Connection, clock: MachineClock) -> None:
-    """After a reboot, makes all blocks pending: the owners of leases have ended, and `clock` has restarted."""
+    """After a reboot, makes all blocks pending: lease owners have ended, and stored times no longer fit `clock`."""
     boot_id = clock.boot_id()
     if db.execute("select id from boot").fetchone() == (boot_id,):
         return

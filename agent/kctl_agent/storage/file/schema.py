@@ -1,8 +1,8 @@
 """The tables, connections and transactions of a file storage.
 
 `block` holds the messages, and `queue` holds the state of each block. SQLite rewrites a whole row if one column changes
-size. If both were one table, each lease would rewrite the block, about 100 KB. Triggers keep the totals of each
-partition in `counters`, so that statistics need not count blocks.
+size. In a single table, each lease would rewrite the block, about 100 KB. Triggers keep the totals of each partition in
+`counters`, so that statistics need not count blocks.
 """
 
 import sqlite3
@@ -82,7 +82,7 @@ TRIGGERS = (
 
 
 def create(db: sqlite3.Connection, path: Path) -> None:
-    """Creates missing tables. Raises StorageUnusable if the file has another version or SQLite is too old."""
+    """Creates the tables in a new file. Raises StorageUnusable if the file has another version or SQLite is too old."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise StorageUnusable(f"this Python has SQLite {sqlite3.sqlite_version}; a file storage needs {oldest}")

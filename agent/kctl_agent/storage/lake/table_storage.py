@@ -64,7 +64,7 @@ class TableStorage(OffsetStore):
         return TableStorage(folder, target_file_bytes=self.target_file_bytes, limits=self.limits)
 
     def check_folders(self) -> None:
-        """Checks the folder if it is on this machine, without writing to it. Raises StorageUnusable, TableRefused."""
+        """Checks whether a folder on this machine is usable, without writing. Raises StorageUnusable, TableRefused."""
         if self.folder.local is not None:
             self.folder.check()
 
@@ -160,8 +160,8 @@ class TableStorage(OffsetStore):
         id_: str | None = None,
         claims: Mapping[TopicPartition, int | None] = MappingProxyType({}),
     ) -> None:
-        """Moves stored offsets and adds files in one commit. Raises StoredOffsetMoved if the log no longer has the old
-        offsets in `moves` or the claim numbers in `claims`."""
+        """Moves stored offsets and adds files in one commit. Raises StoredOffsetMoved if the table no longer has the
+        old offsets in `moves` or the claim numbers in `claims`."""
         if not moves and not files:
             return
         owner = self.owner
@@ -231,8 +231,8 @@ class LakeBatch:
 
     def commit(self, written: Written | None = None) -> list[DataFile]:
         """Adds the files, moves the stored offsets, and returns the files. Pass Spark's report as `written` to add only
-        files of committed tasks. StoredOffsetMoved (another process committed first) and TableRefused mean that the
-        batch was not committed. After StorageUnusable, only the stored offsets show whether it was."""
+        files of committed tasks. StoredOffsetMoved (another process was first) and TableRefused mean that the batch
+        was not committed. After StorageUnusable, only the stored offsets show whether it was."""
         files = written_files(self._storage.folder, self.folder, written)
         if files is None:
             raise StorageUnusable(f"{self.folder}, with the rows of a batch, is gone: nothing of it was stored")

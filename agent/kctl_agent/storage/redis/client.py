@@ -49,8 +49,7 @@ def where(url: str) -> str:
 
 
 def connect(url: str, password_file: Path | None, reply_seconds: float = REPLY_SECONDS) -> Any:
-    """Returns a thread-safe client, which connects at first use. Raises StorageUnusable, or StorageMisconfigured if
-    redis-py is missing."""
+    """Returns a thread-safe client, which connects at first use. Raises StorageUnusable, StorageMisconfigured."""
     try:
         import redis
         from redis.backoff import ExponentialWithJitterBackoff
@@ -98,8 +97,7 @@ def as_unusable(place: str) -> Iterator[None]:
 
 
 def check_server(client: Any, place: str) -> None:
-    """Checks a server, and warns if a restart would lose messages. Raises StorageUnusable if the server is too old, is
-    a replica, or evicts keys."""
+    """Checks that a server is suitable, and warns if a restart could lose messages. Raises StorageUnusable."""
     info = client.info()
     version = tuple(int(part) for part in info["redis_version"].split(".")[:2])
     if version < (6, 2):
@@ -166,7 +164,7 @@ class RedisSession:
         return f"{self.prefix}{kind}:{which}"
 
     def replies(self, things: Iterable[T], ask: Callable[[Any, T], object]) -> list[Any]:
-        """Calls `ask` with a pipeline and each of `things`. Returns the replies to all commands of the pipeline."""
+        """`ask(pipeline, thing)` adds the commands for one of `things`. Returns the replies to all commands."""
         with as_unusable(self.place), self.client.pipeline(transaction=False) as pipeline:
             for each in things:
                 ask(pipeline, each)
@@ -177,8 +175,7 @@ class RedisSession:
             return self._script(name)(keys=[self.prefix], args=args)
 
     def run_with(self, values: Mapping[str, bytes], seconds: int, name: str, *args: object) -> Any:
-        """Sets `values` and runs a script in one transaction. Returns the script's reply. The values expire after
-        `seconds`."""
+        """Sets the keys in `values` for `seconds` and runs a script, in one transaction. Returns the script's reply."""
         import redis
 
         own = self._script(name)
@@ -204,7 +201,7 @@ class RedisSession:
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
-        """Returns the server's Unix time, by which dead letters are dated. The hosts' clocks may differ."""
+        """Returns the server's Unix time. Dead letters are dated by it, because the hosts' clocks may differ."""
         with as_unusable(self.place):
             seconds, microseconds = self.client.time()
         return float(seconds + microseconds / 1_000_000)

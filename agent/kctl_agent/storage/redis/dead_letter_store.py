@@ -1,5 +1,4 @@
-"""The dead letters of a Redis storage. A run is a sorted set of the dead letters of one cause and partition, scored by
-time of death."""
+"""Dead letters in Redis. A run is a sorted set of the dead letters of one cause and partition, by time of death."""
 
 import heapq
 import itertools

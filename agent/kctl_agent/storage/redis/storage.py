@@ -4,9 +4,8 @@ Every change is one Lua script (`lua/`, whose prelude lists the keys), which Red
 repeated after a broken connection, the script does not make the change twice. With `appendfsync always`, a put survives
 a kill of Redis and a power cut. Otherwise, Redis may confirm a put up to two seconds before writing it to disk.
 
-kctl uses sorted sets and hashes, not streams. A retried block has only its failed messages left, keeps its place and
-may make later blocks wait. A stream entry cannot do this. With streams, a lease would expire by the entry's idle time,
-which stops when the server's clock is set back.
+A retry removes handled messages from a block, which keeps its place in the queue. Redis cannot change an entry of a
+stream like this, so kctl uses sorted sets and hashes.
 """
 
 import time
@@ -100,7 +99,7 @@ class RedisStorage(RedisDeadLetters, Storage):
         return RedisWriter(self._session, self.block_messages, self.block_bytes, self.codec)
 
     def blocks(self) -> Iterator[Block]:
-        """Yields all blocks. Blocks that are put or settled during the iteration may be missing."""
+        """Yields all blocks. Blocks that are stored or removed during the iteration may be missing."""
         client = self._session.client
         with as_unusable(self._session.place):
             lines = [client.zrange(self._session.key("line", name), 0, -1) for name in self._names()]

@@ -33,7 +33,7 @@ class PendingCommit(dict[TopicPartition, OffsetAndMetadata]):
 
 
 def keep_partition_errors(consumer: Any) -> None:
-    """Makes a commit report `PARTITION_ERRORS` in `PendingCommit.refused`, and raise only other errors.
+    """Makes `consumer` collect a commit's `PARTITION_ERRORS` in `PendingCommit.refused` and raise only other errors.
     Without this, kafka-python 3.0.12 raises only the first error of a response."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see the response
     handle = coordinator._handle_offset_commit_response  # noqa: SLF001

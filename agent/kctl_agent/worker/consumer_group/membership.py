@@ -39,13 +39,13 @@ def leader_announcing(
     owned: Callable[[], Collection[TopicPartition]],
     on_leader: Callable[[int, str | None, dict[str, int]], None],
 ) -> type[AbstractPartitionAssignor]:
-    """Returns a subclass of the assignor `name`. With it, the group's leader announces itself to every member.
+    """Returns a subclass of the assignor `name`, by which the group's leader announces itself to every member.
 
     The leader writes its member id and the partition counts into the user data of every assignment. Other clients
     ignore this data. kafka-python's I/O thread calls `on_leader(generation, leader, partitions)` at every assignment.
     `leader` is None if the leader is not a kctl worker. `partitions` has the partition count of each topic.
 
-    In a cooperative group, a joining member claims only the partitions that `owned` returns.
+    `owned` returns the partitions that a joining member claims in a cooperative group.
     """
 
     stock: Any = next(each for each in ASSIGNORS if each.name == name)
@@ -102,15 +102,15 @@ class MemberLost(Exception):
 
 
 class MemberFenced(Exception):
-    """Another member joined with this `group.instance.id`. If this member joined again, it would fence the other."""
+    """Another member joined with this member's `group.instance.id`. If this member joins again, it fences the other."""
 
 
 class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
-    """Only the main thread calls `poll`, `commit` and `close`. Other methods are thread-safe.
+    """Joins the group. Only the main thread calls `poll`, `commit` and `close`. Other methods are thread-safe.
 
-    `on_revoked(partitions)` and `on_lost()` run in a thread. `on_revoked` returns the offsets to commit. After
-    `on_lost`, no offset is committed. `note(partition)` returns the metadata for a commit. `note` and
-    `on_committed(offsets)` may run on the I/O thread, so they must not block.
+    The callbacks `on_revoked(partitions)` and `on_lost()` run in a new thread. `on_revoked` returns the offsets to
+    commit. `note(partition)` returns the metadata for a commit. `note` and `on_committed(offsets)` may run on the I/O
+    thread, so they must not block.
     """
 
     def __init__(
@@ -168,7 +168,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @property
     def partitions(self) -> frozenset[TopicPartition]:
-        """The assigned partitions, or an empty set during a rebalance and after a loss."""
+        """The assigned partitions, or an empty set during a rebalance or outside the group."""
         generation: int = self._metadata().generation_id
         if self.is_rebalancing or generation < 0 or generation == self._given_up:
             return frozenset()
@@ -205,8 +205,8 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
             raise self._fenced()
 
     def commit(self, offsets: Offsets, *, is_reset: bool = False) -> dict[TopicPartition, type[KafkaError]]:
-        """Commits offsets and returns the error of each rejected partition. If `is_reset`, commits without a note, so
-        that the offsets count as a reset by another client. Raises MemberLost, MemberFenced, KafkaError."""
+        """Commits offsets and returns the error of each rejected partition. If `is_reset`, commits without a note, as
+        another client would to reset the group. Raises MemberLost, MemberFenced, KafkaError."""
         commit = self._commit(offsets, (lambda _: "") if is_reset else self.note)
         try:
             self._consumer.commit(commit, timeout_ms=COMMIT_TIMEOUT_MS)
@@ -261,8 +261,7 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
     @staticmethod
     def _commit(offsets: Offsets, note: Callable[[TopicPartition], str]) -> PendingCommit:
-        # -1, because the epoch of the last record below the offset is not known. If a newer epoch is committed,
-        # other clients may assume a truncation.
+        # -1: the epoch of the record below the offset is not known, and a newer one may look like a truncation.
         return PendingCommit({tp: OffsetAndMetadata(offset, note(tp), -1) for tp, offset in offsets.items()})
 
     def _fenced(self) -> MemberFenced:
@@ -299,23 +298,22 @@ class Membership(AsyncConsumerRebalanceListener):  # type: ignore[misc]
 
 
 def take_in_metadata(consumer: Any) -> None:
-    """Makes kafka-python's coordinator take a snapshot of the metadata. Call it after `subscribe`. Otherwise version
-    3.0.12 compares a leader's first assignment with an empty snapshot, and the group rebalances again."""
+    """Gives kafka-python's coordinator its first metadata snapshot. Call it after `subscribe`. If the snapshot is empty
+    at a leader's first assignment, version 3.0.12 later treats all partitions as new and rebalances again."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._handle_metadata_update(coordinator._cluster)  # noqa: SLF001
 
 
 def watch_metadata(consumer: Any, partitions: Mapping[str, int]) -> None:
     """Makes a leader start a rebalance if the partition counts of topics differ from `partitions`. kafka-python 3.0.12
-    does this only if the leader has made an assignment. A restarted static leader has not."""
+    does this only if the leader has made an assignment. A restarted static leader has made none."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to tell
     coordinator._assignment_snapshot = {topic: set(range(count)) for topic, count in partitions.items()}  # noqa: SLF001
 
 
 def prepare_each_join(consumer: Any) -> None:
-    """Makes an evicted member give up its partitions before it joins again. If the group evicts a cooperative member
-    between JoinGroup and SyncGroup, kafka-python 3.0.12 claims the old partitions, although another member may have
-    owned them since."""
+    """Makes an evicted member give up its partitions before it joins again. After an eviction between JoinGroup and
+    SyncGroup, kafka-python 3.0.12 would claim a cooperative member's old partitions, which others may now own."""
     coordinator = consumer._coordinator  # noqa: SLF001 - there is no public way to see it
     reset = coordinator.reset_generation
 

@@ -1,7 +1,7 @@
 """The state machine of a worker, which takes events and returns actions.
 
-Each event is a method, which returns the resulting actions in order. Times are the caller's monotonic seconds. `tick`
-decides which queries must end. `start_due` returns at most one StartQuery, because a start is slow.
+Each event is a method. Most return actions, which the caller performs in order. Times are the caller's monotonic
+seconds. `tick` decides which queries must end. `start_due` decides which query starts next.
 """
 
 from collections.abc import Iterable, Mapping
@@ -68,8 +68,7 @@ class StartQuery(Action):
 
 @dataclass(frozen=True, slots=True)
 class Drain(Action):
-    """Prevents further batches of `group`. If no batch runs, the caller reports `drained`. Otherwise a later turn
-    repeats this action."""
+    """Prevents new batches of `group`. `Lifecycle` repeats this until no batch runs and the caller calls `drained`."""
 
     group: Group
 
@@ -111,8 +110,7 @@ class ReportQueryFailed(Action):
 
 
 class Lifecycle:
-    """A worker's state. The first event is `polled`. Used by the main thread, or by a rebalance's thread
-    while the main thread waits."""
+    """A worker's state. Used by the main thread, or by the rebalance thread while the main thread waits."""
 
     def __init__(self) -> None:
         self.state = WorkerState.JOINING
@@ -171,7 +169,7 @@ class Lifecycle:
         return [report, *self._stop_reading()]
 
     def fenced(self, why: str) -> list[Action]:
-        """Stops reading for good. Another member now reads these partitions, so this member must not join again."""
+        """Stops reading for good. Another member has taken this member's place, so this member must not join again."""
         self._is_rebalancing = False
         return [ReportEvent("fenced", why), *self._stop_reading()]
 
@@ -179,15 +177,14 @@ class Lifecycle:
         self._logs = logs
 
     def storage_counted(self, full: str | None, nearly_full: str | None) -> None:
-        """Records the reasons to begin throttling (`full`) and to continue throttling (`nearly_full`), or None."""
+        """Records the reasons to begin (`full`) and to continue throttling (`nearly_full`). Each may be None."""
         self._full, self._nearly_full = full, nearly_full
 
     def batch_stored(self, partitions: Group) -> None:
         self._groups.stored(partitions)
 
     def read_carefully(self, cleared: Group, unreadable: Mapping[TopicPartition, UnreadPartition]) -> None:
-        """Records the careful query's results: partitions that are no longer suspicious, and partitions with an
-        unreadable record."""
+        """Records the careful query's results. The `cleared` partitions are no longer suspicious."""
         self._groups.clear(cleared)
         self._unreadable = unreadable
 

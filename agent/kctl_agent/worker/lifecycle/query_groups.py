@@ -30,7 +30,7 @@ class QueryGroups:
         self._streaming, self._careful = _State(), _State()
 
     def plan(self, partitions: Group) -> list[Group]:
-        """Divides `partitions` into a group for each query. The streaming query's group is first."""
+        """Divides `partitions` between the streaming and the careful query, in this order. Leaves out empty groups."""
         if partitions:
             self.suspects &= partitions
         return [group for group in (partitions - self.suspects, partitions & self.suspects) if group]
@@ -44,9 +44,8 @@ class QueryGroups:
     def failed(
         self, group: Group, now: float, *, is_own_fault: bool = True, was_read: bool = True
     ) -> tuple[int, float]:
-        """Records that a query failed. Returns the number of failures in a row, and the seconds until the next start.
-        Only a failure with `is_own_fault` (no outage) and `was_read` (the query had started) can make partitions
-        suspicious."""
+        """Records a failed query. Returns the number of failures in a row and the seconds until the next start. Only
+        failures with `is_own_fault` (no outage) and `was_read` (the query had started) make partitions suspicious."""
         state = self._state(group)
         seconds = RETRY_SECONDS[min(state.failures, len(RETRY_SECONDS) - 1)]
         seconds = seconds if is_own_fault else min(seconds, MOST_RETRY_SECONDS)

@@ -1,1 +1,1 @@
-"""The turns of the main thread."""
+"""The turns of a worker's main thread."""

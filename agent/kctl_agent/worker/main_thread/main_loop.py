@@ -52,7 +52,7 @@ STORAGE_CHECK_SECONDS = 5.0  # interval for a worker without a batch
 @dataclass(eq=False)
 class LogChecks:
     """Drains all queries if a log was truncated below a query's position, or if a stored offset is missing or below
-    that position. The next query decides again where to begin."""
+    that position. The next queries get new start offsets."""
 
     _pipeline: Pipeline
     _brokers: Brokers
@@ -116,7 +116,7 @@ RESUME_FRACTION = 0.8
 
 @dataclass(eq=False, repr=False)
 class MainLoop:
-    """A worker's turns as a member of its group. Only the main thread calls `turn` and `close`."""
+    """Performs a worker's turns. Only the main thread calls `turn` and `close`."""
 
     _settings: WorkerSettings
     _pipeline: Pipeline
@@ -178,8 +178,7 @@ class MainLoop:
             raise
 
     def close(self) -> None:
-        """Waits for running batches, commits their offsets and leaves the group. Does not wait if the last turn
-        exceeded its deadline."""
+        """Waits for running batches, unless the last turn exceeded its deadline. Commits, and leaves the group."""
         if deadline.left() > 0:
             self._begun = deadline.begin(self._turn_seconds)
         self._perform(self._lifecycle.stop_requested())
@@ -350,8 +349,7 @@ class Committer:
     _describe: Callable[[KafkaError, str], str]
 
     def commit(self, positions: Mapping[TopicPartition, int], now: float) -> None:
-        """Commits `positions` that are not yet committed. A later turn retries failed commits. Raises MemberLost,
-        MemberFenced."""
+        """Commits `positions` not yet committed. A later turn retries failures. Raises MemberLost, MemberFenced."""
         commits, epochs = self._progress.commits, self._progress.epochs
         waiting = commits.waiting(self._membership.partitions, now)
         positions = {tp: position for tp, position in positions.items() if tp not in waiting}

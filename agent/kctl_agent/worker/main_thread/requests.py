@@ -50,8 +50,8 @@ class Seeking:
         return found, plan(to, found, position, lambda at: self._brokers.offset_at(tp, at))
 
     def position(self, tp: TopicPartition, found: Found) -> int | None:
-        """Returns the query's position in the partition, or else the stored offset if its topic id is that of `found`,
-        or else the committed offset."""
+        """Returns the query's position, or else the stored offset, or else the committed offset. Ignores a stored
+        offset with another topic id than that of `found`."""
         reached = self._pipeline.positions.get(tp)
         if reached is not None:
             return reached

@@ -1,7 +1,6 @@
 """Requeues dead letters of a table in a thread, because the main thread must not wait for Spark.
 
-A rebalance does not stop a requeue. Another worker may then requeue the same dead letters, but only one of the two
-workers can commit them to the tables.
+A rebalance does not stop a requeue, so two workers may requeue the same dead letters. Only one of the two can commit.
 """
 
 import logging

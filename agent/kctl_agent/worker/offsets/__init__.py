@@ -1,1 +1,1 @@
-"""Start offsets and reading progress, from the answers of brokers, storage and group."""
+"""Start offsets and reading progress."""

@@ -1,7 +1,7 @@
 """Requests to brokers for log ends, the group's offsets and metadata. Two threads share one admin client.
 
-The main thread calls `Brokers`, for example when a query starts, and waits for the answers. `BrokerWatcher` asks every
-second in its own thread. Other threads read its last answer without waiting. If a broker hangs, this answer grows old.
+The main thread calls `Brokers`, for example when a query starts, and waits for answers. `BrokerWatcher` asks every
+second in a thread. Other threads read the last answers without waiting. If a broker hangs, these answers grow old.
 """
 
 import logging
@@ -42,8 +42,7 @@ METADATA_EVERY_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """Metadata of topics. `ids` are the topic ids of KIP-516, if brokers know them. A topic in `errors` is in neither
-    `rows` nor `ids`."""
+    """Topic metadata. `ids` has topic ids (KIP-516), if brokers know them. Topics in `errors` have no rows or ids."""
 
     rows: tuple[PartitionMetadata, ...]
     ids: dict[str, str]
@@ -86,12 +85,12 @@ class Bounds:
 
 
 class Brokers:
-    """Requests to the cluster. They block, and are thread-safe because kafka-python runs one I/O thread."""
+    """Requests to the cluster. They block, and are thread-safe."""
 
     def __init__(self, settings: KafkaSettings, client_id: str) -> None:
         self._settings = settings
         self._cluster_id: str | None = None
-        self._client = opened(
+        self._client = opened(  # thread-safe, because it runs one I/O thread
             KafkaAdminClient,
             bootstrap_servers=settings.bootstrap_servers,
             client_id=f"{client_id}-admin",
@@ -136,9 +135,8 @@ class Brokers:
     def found(
         self, partitions: Collection[TopicPartition], known: Mapping[TopicPartition, LogSeen] | None = None
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        """Returns the facts that decide where reading starts, and the reason for each partition without an answer. To
-        notice a truncation, compares each log with `known`, or else with the committed offset's `CommitNote` or epoch.
-        Raises KafkaError."""
+        """Returns the facts that decide where reading starts, and why a partition has no answer. To notice a
+        truncation, compares each log with `known`, or else with the committed note or epoch. Raises KafkaError."""
         group = self._settings.group
         try:
             offsets = self._admin.list_group_offsets({group: list(partitions)})[group]
@@ -176,8 +174,8 @@ class Brokers:
     def divergences_of_each(
         self, before: Mapping[TopicPartition, LogSeen | None], now: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, str]]:
-        """Like `divergences`, but an error affects only its own partition. Also returns why a log was not compared.
-        Raises KafkaError if no log was compared."""
+        """Like `divergences`, but an error affects only one partition. Also returns why a log was not compared. Raises
+        KafkaError if no log was compared."""
         try:
             return self.divergences(before, now), {}
         except KafkaError as error:
@@ -289,8 +287,7 @@ def _topic_partition(topic: str, partition: dict[str, Any]) -> PartitionMetadata
 
 class BrokerWatcher(threading.Thread):
     """Asks brokers every `every_seconds` for topics, and for first and end offsets of the `watched()` partitions.
-    `view` has the last answers and is replaced as a whole. After each attempt, calls `report` with None or the reason
-    for the failure."""
+    Replaces `view` as a whole with the answers. After each attempt, calls `report` with None or why it failed."""
 
     def __init__(
         self,

@@ -1,10 +1,8 @@
-"""The note that a worker commits with an offset. It records the storage that has the messages below the offset, and
-the log's topic id, leader epoch and end. If an offset has no note, another client committed it and may have reset the
-group.
+"""The note that a worker commits with an offset. It names the storage of the messages below the offset, and the log's
+topic id, leader epoch and end. If an offset has no note, another client or a seek may have reset the group.
 
-Leader epochs (KIP-320) reveal a truncation. The end of a log does not, because a truncated log may grow again. A new
-leader knows where each older epoch ends in its log. If the noted epoch ends below the noted log end, the records
-between these two offsets are lost.
+Leader epochs (KIP-320) reveal a truncation. The end of a log does not, because a truncated log may grow again. The
+worker asks the leader where the noted epoch ends. If this is below the noted log end, the records in between are lost.
 """
 
 from __future__ import annotations
@@ -24,7 +22,7 @@ MAX_NAME = 200
 
 @dataclass(frozen=True, slots=True, order=True)
 class LogSeen:
-    """The end of a log, as the leader of this epoch reported it. The log may be longer by now."""
+    """The end of a log, as the leader of `epoch` reported it. The log may be longer by now."""
 
     epoch: int
     end: int
@@ -37,9 +35,9 @@ def divergence(before: LogSeen, end_of_epoch: int | None) -> int | None:
 
 
 class Epochs:
-    """The last seen log end of each partition. `known` leaves out partitions that this worker gave up, because another
-    worker may have handled a truncation already. These partitions are compared with the committed note instead. Only
-    one thread calls `began`, `observe` and `committed`."""
+    """The last seen log end of each partition. `known` leaves out partitions that this worker gave up. Their logs are
+    compared with the committed note, because another worker may have committed a newer note. Only one thread calls
+    `began`, `observe` and `committed`."""
 
     def __init__(self) -> None:
         self._seen: dict[TopicPartition, LogSeen] = {}
@@ -69,7 +67,7 @@ class Epochs:
         self._committed = {**self._committed, **{tp: self._seen[tp] for tp in partitions if tp in self._seen}}
 
     def uncommitted(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Returns the positions above the log ends in their committed notes. Commit these positions again with a newer
+        """Returns each position above the log end in its committed note. Commit these positions again with a newer
         note, because the old note does not reveal a truncation above its log end."""
         return {
             tp: position
@@ -88,8 +86,7 @@ class StorageId:
     name: str
 
     def is_of(self, other: StorageId) -> bool:
-        """Whether the ids are equal or one is missing. If not, compare the names: an emptied storage keeps its
-        name, but not its id."""
+        """Whether the ids match or one is missing. If ids differ, compare names: an emptied storage has a new id."""
         return not self.id or not other.id or self.id == other.id
 
 

@@ -1,5 +1,4 @@
-"""Decides where reading a partition begins, by committed offset and note, stored offset, log and reset policy. For the
-cases see docs/architecture.md, "What the stored offset must not hide"."""
+"""Decides where reading a partition begins. See docs/architecture.md, "What the stored offset must not hide"."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -103,8 +102,7 @@ def decide(found: Found, stored: StoredOffset | None, first: int, storage: Stora
         moved.append(Moved("records_lost", offset, found.log_start))
         offset = found.log_start
     topic_id = found.topic_id or (stored.topic_id if stored else None)
-    # If the log differs, the stored offset is set even to the same number: a frozen task of the old log must not put
-    # after the next owner.
+    # If the log differs, even an equal stored offset is set again: its new version stops tasks of the old log.
     kept = stored is not None and stored.next == offset and stored.topic_id == topic_id and found.diverged is None
     placed = None if kept else StoredOffset(found.topic, found.partition, topic_id, offset)
     is_ours = found.note is not None and found.note.storage.id == storage.id
@@ -173,7 +171,7 @@ class SeekPlan:
 
 def plan(to: str, found: Found, position: int | None, offset_at: Callable[[int], int | None]) -> SeekPlan:
     """Plans a seek. `to` is `earliest`, `latest`, an offset, or `@` and milliseconds since 1970. A time selects the
-    first record that is not older, or the end of the log. Raises BadParams, also for an offset outside the log."""
+    first record that is not older, or the end of the log. Raises BadParams if `to` is malformed or outside the log."""
     begin, end = found.log_start, found.log_end
     if to in ("earliest", "latest"):
         target = begin if to == "earliest" else end

@@ -33,16 +33,15 @@ class Reading:
         return any(self.is_void(tp, view) and tp.topic in view.topic_ids for tp in running)
 
     def is_without_leader(self, running: Collection[TopicPartition], view: BrokerView, seconds: float) -> bool:
-        """Whether one of the `running` partitions has had no leader for `seconds`. Until the leader is back, Spark
-        gets no log ends of the query's other partitions either."""
+        """Whether the leader of a `running` partition has not answered for `seconds`. Until it answers, Spark
+        cannot start a batch, even of the query's other partitions."""
         if view.taken_at is None or view.taken_at < self._began_at:
             return False
         return any(view.taken_at - since > seconds for tp, since in view.unanswered_since.items() if tp in running)
 
 
 class ReadProgress:
-    """How far a worker has read and committed. The main thread and a revocation's thread change it. Any thread
-    may read it."""
+    """How far a worker has read and committed. Any thread may read it. The main, rebalance and I/O threads write it."""
 
     def __init__(self) -> None:
         self.commits = Commits()

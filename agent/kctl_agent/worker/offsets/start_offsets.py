@@ -1,4 +1,4 @@
-"""Asks brokers and storage, decides a query's start offsets with `positions.decide`, and sets the stored offsets."""
+"""Decides a query's start offsets from the answers of brokers and storage, and sets the stored offsets."""
 
 import socket
 from collections.abc import Mapping, Set
@@ -24,8 +24,7 @@ CALL_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """Where reading the requested partitions begins. With reset policy `latest`, includes all partitions of topics
-    without stored offsets."""
+    """Where reading begins. With reset policy `latest`, includes every partition of a topic that was never read."""
 
     stored_offsets: Mapping[tuple[str, int], StoredOffset]
     found: Mapping[TopicPartition, Found]
@@ -45,7 +44,7 @@ class Decided:
 
 
 class StartOffsets:
-    """Decides and sets start offsets. The first `decide` sets `identity`, which identifies the storage in commits."""
+    """Decides and sets start offsets. `decide` sets `identity`, which identifies the storage in commit metadata."""
 
     def __init__(self, settings: WorkerSettings, storage: OffsetStore, brokers: Brokers) -> None:
         self._settings = settings
@@ -54,8 +53,8 @@ class StartOffsets:
         self.identity = StorageId("", "")
 
     def decide(self, partitions: frozenset[TopicPartition], known: Mapping[TopicPartition, LogSeen]) -> Decided:
-        """Decides where partitions begin. Raises BootstrapError if the storage belongs to another group, or if
-        an offset has moved and a setting such as `workers.on_data_loss` is `stop`. Raises KafkaError, StorageError."""
+        """Decides where reading begins. Raises BootstrapError if the storage belongs to another group, or for a
+        `Moved` whose setting, such as `workers.on_data_loss`, is `stop`. Raises KafkaError, StorageError."""
         self._bind()
         is_latest = self._settings.kafka.auto_offset_reset == "latest"
         every = self._brokers.partitions_of({tp.topic for tp in partitions})
@@ -92,8 +91,7 @@ class StartOffsets:
     def _found(
         self, partitions: frozenset[TopicPartition], new: Set[TopicPartition], known: Mapping[TopicPartition, LogSeen]
     ) -> tuple[dict[TopicPartition, Found], dict[TopicPartition, str]]:
-        # All partitions of a `new` topic get a stored offset now. A partition without one counts as added later, and is
-        # read from its start.
+        # All partitions of a `new` topic get a stored offset now. Without one, a partition is read from its start.
         found, unanswered = self._brokers.found(partitions | new, known)
         late = {tp.topic: f"of {tp.topic}-{tp.partition}: {unanswered[tp]}" for tp in new & unanswered.keys()}
         for tp in [tp for tp in found if tp.topic in late]:

@@ -1,6 +1,5 @@
 """Describes in one line why a batch failed, and whether the storage or the registry was the cause. The driver gets an
-executor's exception as text. A secret token marks kctl's own exceptions, because the text may quote a record that
-imitates one."""
+executor's exception as text, which may quote a record. Only kctl's own exceptions contain a secret token."""
 
 import re
 from dataclasses import dataclass

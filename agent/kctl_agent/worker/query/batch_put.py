@@ -64,8 +64,8 @@ class BatchPut(ABC):
     def give_up(
         self, session: SparkSession, messages: Sequence[Message], planned: BatchRange, errors: Sequence[str]
     ) -> None:
-        """Stores `messages` of one partition as dead letters, and moves the partition's stored offset past them. If it
-        raises StorageError, that offset has not moved, but a table of dead letters may have them."""
+        """Stores `messages` of one partition as dead letters, and moves the partition's stored offset past them. After
+        a StorageError, the offset has not moved, but a table of dead letters may contain the messages."""
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
@@ -74,7 +74,7 @@ class BatchPut(ABC):
 
 
 class BlockPut(BatchPut):
-    """Stores batches as blocks. The streaming query runs the transform."""
+    """Stores batches as blocks."""
 
     def __init__(self, storage: Storage, transform: Callable[[DataFrame], DataFrame], name: str) -> None:
         super().__init__(transform, name)

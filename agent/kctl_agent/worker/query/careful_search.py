@@ -67,8 +67,7 @@ class CarefulSearch:
         self._was_good = False
 
     def next(self, ends: Mapping[TopicPartition, int], now: float) -> Ranges:
-        """Returns the ranges to read now. Returns no ranges while all partitions wait for records or for the end of a
-        back-off."""
+        """Returns the ranges to read now. There are none while all partitions wait for records or for a retry."""
         for tp, each in self.partitions.items():
             if each.goal is None:
                 each.goal = ends.get(tp)

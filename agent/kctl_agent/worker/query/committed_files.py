@@ -71,15 +71,13 @@ class CountedRows:
 
     @property
     def count(self) -> int:
-        """The number of rows that Spark counted. Read it after an action on `rows`. Raises StorageUnusable if Spark
-        does not report."""
+        """The number of `rows`. Read it after an action on them. Raises StorageUnusable if Spark does not report it."""
         found = observed(self._seen)
         return int(found["count"]) if found else 0
 
 
 def observed(seen: Observation) -> dict[str, Any] | None:
-    """Returns the observed values, or None if Spark ran no job because there are no rows. Raises StorageUnusable if
-    Spark does not report."""
+    """Returns the observed values, or None if Spark ran no job. Raises StorageUnusable if Spark does not report."""
     inner: Any = seen
     scala = inner._jvm.scala.concurrent
     try:
@@ -90,6 +88,6 @@ def observed(seen: Observation) -> dict[str, Any] | None:
         ) from error
     try:
         found: dict[str, Any] = seen.get
-    except Py4JJavaError:
+    except Py4JJavaError:  # there are no rows
         return None
     return found

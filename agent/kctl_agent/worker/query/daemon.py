@@ -1,6 +1,4 @@
-"""PySpark's daemon, which forks a Python for each task. Before the first fork, it imports the modules that tasks need.
-A fork lacks the daemon's threads, but this is harmless: pyarrow's jemalloc restarts its threads, and OpenBLAS has none,
-because Spark sets `OMP_NUM_THREADS`."""
+"""PySpark's daemon, which forks a Python for each task. Before the first fork, it imports what tasks need."""
 
 import gc
 import socket
@@ -18,6 +16,7 @@ def import_for_tasks() -> None:
 
     import pyspark.worker  # noqa: F401 - each fork would import it, and so write to 15 MB that it shares
 
+    # Forks lack threads started here. jemalloc restarts its own. OpenBLAS has none: Spark sets OMP_NUM_THREADS to 1.
     import kctl_agent.storage.file
     import kctl_agent.worker.query.put  # noqa: F401
 
@@ -33,8 +32,7 @@ def worth_searching(paths: list[str]) -> list[str]:
 
 
 def for_own_user(serve: Callable[[socket.socket, bool], int]) -> Callable[[socket.socket, bool], int]:
-    """Makes `serve` reject other users. PySpark's own check is too late: before a fork compares the peer's secret, it
-    reads as many bytes as the peer announces."""
+    """Makes `serve` reject other users. PySpark's own check first reads the peer's secret, which may have 2 GB."""
 
     def serve_own(connection: socket.socket, is_authenticated: bool) -> int:
         if is_authenticated or is_own(connection):

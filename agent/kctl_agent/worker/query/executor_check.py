@@ -1,5 +1,5 @@
 """Checks that executors on other machines exist and that this machine sees their files. If files are missing,
-this check's error names the executor's machine; a batch's error would not."""
+this check's error names the executor's machine, unlike the error of a batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _HOST = "coalesce(try_reflect('java.net.InetAddress', 'getLocalHost'), 'an execu
 
 
 class ExecutorCheck:
-    """Repeats the check in a thread until it succeeds, and again after a job has lost all executors. `why` is the
+    """Repeats the check in a thread until it succeeds. Checks again when a job has lost all executors. `why` is the
     reason why no executors can be used, or None."""
 
     def __init__(self, session: SparkSession, folder: Folder, pool: str) -> None:

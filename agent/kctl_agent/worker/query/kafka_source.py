@@ -41,7 +41,7 @@ WITHOUT_METRICS = {"kafka.enable.metrics.push": "false", "kafka.auto.include.jmx
 
 @dataclass(frozen=True, slots=True)
 class KafkaSource:
-    """Where reading a partition begins. `version` is the stored offset's version when reading begins."""
+    """Where reading a partition begins. `version` is the partition's `StoredOffset.version` at that time."""
 
     start: int
     topic_id: str | None
@@ -67,8 +67,7 @@ def kafka_source(
 def kafka_range(
     session: SparkSession, kafka: KafkaSettings, ranges: Mapping[TopicPartition, tuple[int, int]], name: str
 ) -> DataFrame:
-    """Returns the records of `ranges`, whose ends are exclusive. Calls with the same group id `name` share
-    consumers."""
+    """Returns the records of `ranges` (ends are exclusive). Calls with the same group id `name` share consumers."""
     more: dict[str, str | int] = {
         "endingOffsets": _by_topic({tp: end for tp, (_, end) in ranges.items()}),
         "kafka.group.id": name,

@@ -49,8 +49,7 @@ TOO_LONG = re.compile(r"a row of the batch has \d+ bytes in .*?; nothing was sto
 
 
 class LakePut(BatchPut):
-    """Puts a batch into a table, and makes dead letters of marked rows. The first batch fences off former owners of the
-    query's partitions."""
+    """Puts a batch into a table, and makes dead letters of marked rows."""
 
     def __init__(
         self,
@@ -123,9 +122,8 @@ class LakePut(BatchPut):
         return PutDone(sum(file.rows for file in files), {})
 
     def write_rows(self, messages: DataFrame, folder: Folder) -> tuple[Written, Sequence[Marked]]:
-        """Decodes and transforms these messages and writes the rows as table files. Also returns the marked rows.
-        Raises BootstrapError, TableRefused, StorageUnusable, RegistryUnusable, and errors of Spark and the user's
-        transform."""
+        """Decodes and transforms the messages, and writes the rows as table files. Also returns the marked rows.
+        Raises BootstrapError, TableRefused, StorageUnusable, RegistryUnusable, and errors of Spark and user code."""
         typed = self._typed
         while True:
             known_ids = 0 if typed is None else typed.known_ids

@@ -68,7 +68,7 @@ def check_marks(name: str, rows: DataFrame, place: str = "") -> None:
 
 
 class Marked(ABC):
-    """The marked rows of a batch. Write the unmarked rows, `others`, before you use other members."""
+    """The marked rows of a batch. First write the unmarked rows, `others`. Then use the rest of this class."""
 
     def __init__(self, rows: DataFrame, counts: Sequence[Column]) -> None:
         self._rows = rows
@@ -78,7 +78,7 @@ class Marked(ABC):
 
     @cached_property
     def counted(self) -> dict[str, Any]:
-        """The values of the aggregates `counts` by name. `count` is the number of marked rows."""
+        """The result of each aggregate in `counts`, by name. `count` is the number of marked rows."""
         return observed(self._first) or self._rows.agg(*self._counts).collect()[0].asDict()
 
     @property
@@ -91,8 +91,7 @@ class Marked(ABC):
         `of_batch` are the columns `cluster`, `group`, `tries` and `reading`."""
 
     def check(self) -> None:  # noqa: B027 - only a transform's marks may differ
-        """Checks that the two passes marked the same rows. Call it after `messages`. Raises UnsteadyMarks,
-        UntracedMarks."""
+        """Checks that both passes marked the same rows. Write `messages` first. Raises UnsteadyMarks, UntracedMarks."""
 
 
 class UndecodedRows(Marked):

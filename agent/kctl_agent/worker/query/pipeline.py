@@ -83,8 +83,7 @@ class Pipeline:
             self._check_early()
 
     def connect(self) -> str | None:
-        """Connects to Spark's driver, and checks a new session. Returns why the worker must wait, or None. Raises
-        BootstrapError."""
+        """Connects to Spark, and checks a new session. Returns the reason to wait, or None. Raises BootstrapError."""
         before = self._driver.session
         why = self._driver.connect()
         if why is None and self._driver.session is not before:
@@ -273,8 +272,7 @@ class Pipeline:
 
     def stop(self, wait_seconds: float, group: frozenset[TopicPartition] | None = None) -> dict[TopicPartition, int]:
         """Ends the query of `group`, or all queries, and returns the stored positions. Abandons batches that still run
-        after `wait_seconds`. Their tasks may still store messages for a moment, but the stored offsets prevent
-        duplicates."""
+        after `wait_seconds`. Their tasks may continue to store messages for a moment, but without duplicates."""
         runs = self._of(group)
         self._runs = {key: run for key, run in self._runs.items() if key not in runs}
         wait_seconds = min(wait_seconds, max(deadline.left(), 0.0))

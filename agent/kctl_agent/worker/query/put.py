@@ -31,8 +31,7 @@ SORTED = "the transform must not sort records"
 
 @dataclass(frozen=True, slots=True)
 class BatchRange:
-    """A batch's range of offsets in one partition. `end` is exclusive. `version` is the version of the stored offset
-    for which the batch was planned."""
+    """A batch's offsets in one partition. `end` is exclusive. `version` is the expected `StoredOffset.version`."""
 
     start: int
     end: int
@@ -55,7 +54,7 @@ class PutJob:
         return sorted({topic for topic, _ in self.ranges})
 
     def selected(self) -> list[str]:
-        """Returns the put's columns as SQL. `topic` is the topic's index in `topics`."""
+        """Returns the put's columns as SQL. The column `topic` is an index of `topics`."""
         # With names, Spark took 3 to 8 % longer (benchmarks/README.md). Kafka's topic names need no quoting in SQL.
         places = "".join(f" when '{topic}' then {place}" for place, topic in enumerate(self.topics))
         timestamp = "unix_millis(timestamp) as timestamp_ms"
@@ -142,8 +141,7 @@ def _numbers(values: NDArray[Any]) -> Any:
 
 @cache
 def _spare_collections() -> None:
-    # PySpark's daemon collects garbage after each task. Without frozen objects, this takes 50 to 85 ms of CPU time less
-    # (benchmarks/README.md).
+    # Saves 50 to 85 ms of CPU time in PySpark's garbage collection after each task (benchmarks/README.md).
     gc.collect()
     gc.freeze()
 

@@ -121,7 +121,7 @@ class Run:
 
 
 class CarefulRun(Run):
-    """Stores the ranges of a `CarefulSearch` as batches in a thread. `query` is this object, which has
+    """Stores the ranges of a `CarefulSearch` as batches in a thread. `query` is the run itself, which has
     StreamingQuery's members `isActive`, `exception` and `stop`."""
 
     def __init__(
@@ -139,8 +139,7 @@ class CarefulRun(Run):
         log_ends: Callable[[], Mapping[TopicPartition, int]],
         is_own_fault: Callable[[BatchFailure], bool],
     ) -> None:
-        """Starts the thread. `unreadable(partition, offset)` returns messages from `offset` on that may become dead
-        letters."""
+        """Starts the thread. `unreadable(partition, offset)` returns possible dead letters, from `offset` onwards."""
         super().__init__(batch_put, sources, checkpoint, on_batch)
         self.query = self
         self._search, self._session = search, session
@@ -199,8 +198,7 @@ class CarefulRun(Run):
         return None
 
     def _gave_up(self, tp: TopicPartition, offset: int, why: BatchFailure) -> bool:
-        """Makes dead letters unless an outage may have caused the failure. Returns False if the record must be
-        retried."""
+        """Makes dead letters unless an outage may have caused the failure. Returns False if a retry is needed."""
         messages = self._unreadable(tp, offset) if why.code in OF_RECORD else []
         if not messages:
             return False

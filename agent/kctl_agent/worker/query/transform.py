@@ -1,5 +1,5 @@
-"""The user's transform, a function DataFrame -> DataFrame without state over batches. Only a transform for a table may
-move or combine records. Also ships the imported user modules to executors on other machines.
+"""The user's transform, a function DataFrame -> DataFrame that keeps no state between batches. Only a transform for a
+table may move or combine records. Also ships the imported user modules to executors on other machines.
 
 The Python processes of an engine outlive a worker and would keep old code. So their environment contains the version of
 the modules. If the version changes, Spark starts new processes.
@@ -104,7 +104,7 @@ MOVING = ("Repartition", "RebalancePartitions", "Sort", "Aggregate", "Join", "Wi
 
 
 class TransformFailed(AgentError, code="transform_failed", retriable=True):
-    """The transform raised an exception when it was called. The next query calls it again."""
+    """The transform raised an exception when it was called. The next query calls the transform again."""
 
     def __init__(self, name: str, error: BaseException) -> None:
         super().__init__(f"the transform {name} raised {type(error).__name__}: {first_line(error)}{place_of(error)}")

@@ -1,4 +1,4 @@
-"""Decodes Avro in Spark. Values of messages become typed columns, by one `from_avro` for each schema of a batch.
+"""Decodes messages' Avro values into typed columns, with one call of Spark's `from_avro` for each schema.
 
 A message names its schema, but Spark needs all schemas before the batch runs. So the driver runs the batch with the
 schemas that it knows. If the batch has other schemas, the driver asks the registry. If the registry has any of them,
@@ -40,7 +40,7 @@ RESERVED = ("_kafka", "_kctl")
 
 
 class Known(NamedTuple):
-    """The known schemas. Threads share this object: do not change it, replace it."""
+    """Schemas from the registry. Threads share this object: do not change it, replace it."""
 
     reader: Schema | None = None
     writers: Mapping[str, Sequence[bytes]] = MappingProxyType({})
@@ -63,7 +63,7 @@ class Columns(NamedTuple):
 
 
 class TypedRows:
-    """Decodes the values of these topics. Any thread may use it."""
+    """Decodes the values of `topics`. Any thread may use it."""
 
     def __init__(self, registry: Registry, topics: Sequence[str], happened: Callable[[str, str], object]) -> None:
         self._registry = registry
@@ -80,7 +80,7 @@ class TypedRows:
         return len(self._known.labels)
 
     def begin(self) -> None:
-        """Reads the newest schemas. During an outage, uses known schemas. Raises RegistryUnusable if there are none."""
+        """Calls `refresh`. If that fails, keeps the previous schema. Raises RegistryUnusable if there is none."""
         try:
             self.refresh()
         except RegistryUnusable as error:
@@ -106,8 +106,8 @@ class TypedRows:
 
     def fit(self, storage: TableStorage, schema: str) -> StructType | None:
         """Adds missing columns of `schema` (Spark's JSON) to the table, if `storage.merge_schema` is set. Returns the
-        columns to write, with the table's names and types, or None to write those of `schema` unchanged. Raises
-        StorageUnusable, or RegistryUnusable if a type does not fit the table."""
+        columns to write, with the table's names and types, or None if `schema` fits unchanged. Raises StorageUnusable,
+        or RegistryUnusable if a type does not fit the table."""
         fields, label = json.loads(schema)["fields"], self._known.label
         there = storage.columns()
         try:
@@ -153,9 +153,8 @@ class TypedRows:
         return prefix, f"{schema.name} ({schema.label})", schema
 
     def decoded(self, rows: DataFrame) -> DataFrame:
-        """Returns rows with the record's fields as columns. `_kafka` has the columns of `rows`, and `_kctl_error` has
-        the error of a value that cannot be decoded. `_kctl_prefix` has the prefix of a value whose schema is unknown.
-        Raises RegistryUnusable."""
+        """Returns Avro records' fields as columns. `_kafka` has the columns of `rows`. `_kctl_error` has the error if
+        decoding fails. `_kctl_prefix` has the prefix of a value with an unknown schema. Raises RegistryUnusable."""
         framed = _framed(rows, f.struct("*").alias(KAFKA))
         try:
             made = self._columns_of(rows.sparkSession)

@@ -49,7 +49,7 @@ def _records(kafka: KafkaSettings, tp: TopicPartition, offset: int) -> list[Mess
 def other_offsets(
     tp: TopicPartition, positions: Collection[tuple[TopicPartition, int]]
 ) -> Iterator[tuple[TopicPartition, int]]:
-    """Yields offsets to read after `tp` failed: first in other partitions, then ever further back in `tp`.
-    If any of these can be read, the failure was not an outage."""
+    """Yields offsets to read after `tp` failed: first in other partitions, then ever further back in `tp`. If any
+    of these can be read, the failure was not an outage."""
     yield from ((other, at - 1) for other, at in positions if other != tp and at)
     yield from ((tp, at - 2**step) for other, at in positions if other == tp for step in range(16) if at >= 2**step)

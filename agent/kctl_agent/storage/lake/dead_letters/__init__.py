@@ -1,1 +1,1 @@
-"""The table of messages that a transform could not read, and how they are requeued."""
+"""The table of messages whose transform failed, and how they are requeued."""

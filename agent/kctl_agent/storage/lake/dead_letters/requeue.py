@@ -4,17 +4,16 @@ A requeue has three steps. Even if a process is killed, no message is lost or be
 
 1. *The request*: the command line commits to the dead-letter table. The chosen rows get the next number in the column
    `requeue`, and no longer count as dead letters.
-2. *The batch*: a worker transforms the rows whose `requeue` is higher than in the last batch. If the transform fails
-   again on rows, the worker writes them as new dead letters to a folder with a random number in its name. It commits
-   the results, the random number and the newest request's number to the main table.
+2. *The batch*: a worker transforms the rows of all requests that are not in an earlier batch. Rows that fail again
+   become new dead letters: the worker writes them to a folder with a random number in its name. It commits the results,
+   the random number and the newest request's number to the main table.
 3. *The clean-up*: the worker commits the folder's dead letters to the dead-letter table. A second commit removes the
-   requeued rows. If the worker is killed, the next worker or a cancellation makes both commits, without running the
-   transform again.
+   requeued rows. If the worker is killed, the next worker or a cancellation makes both commits.
 
 A cancellation is a batch without files. Its step 3 keeps the rows, and clears their `requeue`.
 
-Dead letters can be requeued only after the batch that wrote them is committed, because an uncommitted batch may run
-again with another transform.
+Dead letters can be requeued only after the batch that wrote them is committed. Until then, the batch may run again with
+another transform, which may succeed.
 
 If several processes try step 2 or 3, only one succeeds: each commit increases a number (a `txn` action named after the
 group), and fails if another process has increased it first.
@@ -107,8 +106,7 @@ def numbered_files(table: DeltaTable) -> list[str]:
 
 
 class BatchNotStored(StorageError, code="batch_not_stored", retriable=True):
-    """Dead letters of a table belong to a batch that is not committed yet. Once that batch is committed, a worker
-    requeues them."""
+    """Dead letters belong to a batch that is not committed yet. A worker requeues them once the batch is committed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +124,8 @@ class PutBack:
 
 
 class Requeues:
-    """The requeue requests of one group and cluster, recorded as numbers in `txn` actions of both tables. All clusters
-    of the group share one sequence of numbers. For one thread at a time."""
+    """The requeue requests of one group and cluster, recorded as numbers in `txn` actions of both tables. A group has
+    one sequence of numbers for all clusters. For one thread at a time."""
 
     def __init__(self, lake: TableStorage, dead: TableStorage, owner: Binding) -> None:
         self._lake = lake
@@ -312,8 +310,8 @@ class Requeues:
 class RequeueBatch:
     """The dead letters of the requests after `state.stored` up to `state.requested`, to transform again.
 
-    `messages` is their number. `files` also contain other dead letters. A seek or a recreated topic repeats offsets:
-    `copies` is the highest number of dead letters with the same topic, partition and offset.
+    `messages` is their number. `files` also contain other dead letters. `copies` is the highest number of dead letters
+    with the same topic, partition and offset. After a seek or a recreated topic, `copies` may exceed 1.
     """
 
     requeues: Requeues
@@ -329,7 +327,7 @@ class RequeueBatch:
 
     def commit(self) -> PutBack:
         """Commits the new rows to the main table, then cleans up (step 3). Raises RequeueTaken if another process was
-        faster, TableRefused, and StorageUnusable, also if the result is unknown."""
+        faster. Raises TableRefused or StorageUnusable. After StorageUnusable, the rows may be stored."""
         return self.requeues.commit(self)
 
     def discard(self) -> None:

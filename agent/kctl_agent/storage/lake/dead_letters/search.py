@@ -1,5 +1,5 @@
-"""Searches dead letters in their table, the oldest first. The table's rows are not sorted. So `next_rows` first
-reads and sorts the times and places of all matching rows, then reads the other columns of one page."""
+"""Searches dead letters in their table. The table's rows are not sorted. To return the oldest first, `next_rows` sorts
+the columns `PLACE` of all matching rows. Then it reads the other columns of one page."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ MOST_ROWS = 10_000
 
 
 class Origin(NamedTuple):
-    """The file and coordinates of a dead letter's row."""
+    """The file of a dead letter's row, and columns that identify the row."""
 
     file: str
     cluster: str | None  # a group may have equal offsets in two clusters

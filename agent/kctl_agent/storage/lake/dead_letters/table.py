@@ -1,9 +1,9 @@
 """Messages that a transform could not read, as rows of a second Delta table next to the main table.
 
-One commit cannot change two tables. So a batch first commits its dead letters to this table, with separate stored
-offsets. Afterwards it commits its rows and the group's stored offsets to the main table. If the second commit fails,
-the next try of the batch finds the dead letters (`earlier_try`), and transforms only other messages. So each message is
-in one table, even if the transform changed.
+One commit cannot change two tables. So a batch first commits its dead letters to this table, which has its own
+stored offsets. Afterwards it commits its rows and the group's stored offsets to the main table. If the second commit
+fails, the next try finds the dead letters (`earlier_try`), and transforms only other messages. So each message is in
+exactly one table, even if the transform changes between the tries.
 """
 
 import time
@@ -45,18 +45,16 @@ SENT = 500
 
 @dataclass(frozen=True, slots=True)
 class EarlierTry:
-    """An earlier try that committed dead letters up to `stored`, but no rows. `messages` are their topics,
-    partitions and offsets."""
+    """An earlier try that committed dead letters up to `stored`, but no rows."""
 
     stored: Mapping[TopicPartition, StoredOffset] = field(default_factory=dict)
-    messages: tuple[tuple[str, int, int], ...] = ()
+    messages: tuple[tuple[str, int, int], ...] = ()  # topic, partition and offset of each dead letter
 
 
 class DeadLetterTable(DeadLetterStore):
     def __init__(self, lake: TableStorage, group: str, ask_cluster: Callable[[], str | None] | None = None) -> None:
-        """`ask_cluster` returns the id of the group's current cluster. If the group has stored offsets of several
-        clusters, only dead letters of the current one are requeued. Without `ask_cluster`, those of all clusters
-        are."""
+        """`ask_cluster` returns the id of the group's current Kafka cluster. If the group has stored offsets of several
+        clusters, dead letters of the other clusters are requeued only without `ask_cluster`."""
         self.group = group
         self._lake = lake
         self._ask_cluster = ask_cluster
@@ -109,9 +107,8 @@ class DeadLetterTable(DeadLetterStore):
         return self.storage.plan(id_, version, _moves(batch, earlier), {})
 
     def fence(self, batch: LakeBatch, earlier: EarlierTry) -> bool:
-        """Stops processes that planned a batch earlier, such as a frozen former owner, from committing dead letters.
-        Returns False if the table does not exist: those processes can still create it. Raises StoredOffsetMoved,
-        StorageUnusable."""
+        """Stops processes that planned a batch earlier, such as frozen former owners, from committing dead letters. If
+        the table does not exist, returns False: they can still create it. Raises StoredOffsetMoved, StorageUnusable."""
         if not self.storage.table.exists():
             return False
         self.storage.commit(_moves(batch, earlier), id_=self._bind(batch))
@@ -177,11 +174,11 @@ class DeadLetterTable(DeadLetterStore):
     def requeue_dead(
         self, selection: Selection = EVERYTHING, expect: int | None = None, progress: Progress = silent
     ) -> int:
-        """Requeues dead letters, except those of a cluster that the group has left: no worker would transform them."""
         ask = self._ask_cluster
         owners = self._lake.group_offsets(self.group) if ask is not None and self.storage.table.exists() else []
         if ask is None or len({owner.cluster_id for owner, _ in owners}) < 2:
             return self._changed(selection, expect, progress, self.requeues.request)
+        # No worker would transform dead letters of a cluster that the group no longer reads.
         cluster, selection = ask(), selection.dated(time.time())
         count = self._changed(selection, expect, progress, self.requeues.request, of_cluster(cluster))
         if left := sum(origin.cluster != cluster for origin, _ in self.rows(selection, progress)):
@@ -189,8 +186,7 @@ class DeadLetterTable(DeadLetterStore):
         return count
 
     def cancel_requeued(self) -> int:
-        """Cancels requests that no worker has executed, and returns the number of rows. Raises RequeueTaken,
-        StorageUnusable."""
+        """Cancels pending requeues. Returns the number of dead letters. Raises RequeueTaken, StorageUnusable."""
         clusters = set(self._clusters_requeued())
         return sum(Requeues(self._lake, self.storage, Binding(self.group, each)).cancel() for each in clusters)
 
@@ -300,8 +296,7 @@ def _stored_before(there: StoredOffset | None, before: StoredOffset) -> int:
 
 
 def _moves(batch: LakeBatch, earlier: EarlierTry) -> dict[TopicPartition, Move]:
-    # Offsets do not show whether another process was first: an earlier try may have moved them to the batch's end.
-    # So each commit sets a new id.
+    # A new id for each commit shows whether another process was first. Offsets do not, if an earlier try moved them.
     token = str(uuid.uuid4())
     moves: dict[TopicPartition, Move] = {}
     for tp, (before, after) in batch.moves.items():

@@ -34,10 +34,10 @@ GIVEN_UP_SECONDS = 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The table's `version` and the `numbers` of its `txn` actions (None: not set) when a batch started."""
+    """The table's state when a batch started."""
 
     version: int
-    numbers: Mapping[str, int | None]
+    numbers: Mapping[str, int | None]  # of `txn` actions that the batch changes (None: not in the table)
 
     def write(self, table: Folder, batch: str) -> None:
         content = json.dumps({"version": self.version, "numbers": self.numbers}).encode()

@@ -44,7 +44,7 @@ PR_SET_PDEATHSIG = 1
 
 
 class Checkpoints:
-    """Writes checkpoints of one table. For any thread, one at a time."""
+    """Writes checkpoints of one table. For one thread at a time."""
 
     def __init__(self, table: Folder) -> None:
         self._table = table

@@ -34,8 +34,7 @@ NULL_PARTITION = "__HIVE_DEFAULT_PARTITION__"
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file with rows. `path` is relative to the table. `nulls`, `least` and `greatest` are the footer's statistics by
-    column."""
+    """A file with rows, with its footer's statistics by column. `path` is relative to the table."""
 
     path: str
     size: int
@@ -129,8 +128,7 @@ def written_files(table: Folder, folder: Folder, written: Written | None = None)
 
 
 def read_files(table: Folder, folder: Folder, names: Collection[str] | None = None) -> list[DataFile]:
-    """Syncs and returns the files with rows (with `names`, only these). Removes the others, except `NOTE` and files
-    in hidden folders."""
+    """Syncs and returns files with rows (only `names`, if given). Keeps `NOTE` and hidden folders. Removes the rest."""
     useful: list[FolderFile] = []
     useless: list[str] = []
     for file in folder.files():
@@ -173,12 +171,12 @@ def is_hidden(name: str) -> bool:
 
 
 def is_exact(footer: FileMetaData) -> bool:
-    """Whether the footer's statistics include NaN. Spark and kctl write such footers; other writers leave NaN out."""
+    """Whether a NaN in the file shows in the footer's statistics. Spark and kctl include it; others leave it out."""
     return footer.created_by.startswith("parquet-mr") or OWN_FOOTER.items() <= (footer.metadata or {}).items()
 
 
 def is_ordered(footer: FileMetaData, number: int) -> bool:
-    """Whether this column certainly has no NaN. Returns False for floats of writers that leave NaN out of footers."""
+    """Whether this column certainly has no NaN. Returns False for floats if the writer leaves NaN out of footers."""
     groups = [footer.row_group(each).column(number) for each in range(footer.num_row_groups)]
     if all(group.physical_type not in ("FLOAT", "DOUBLE") for group in groups):
         return True

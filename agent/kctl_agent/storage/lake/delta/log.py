@@ -156,8 +156,7 @@ def write_entry(table: Folder, version: int, actions: Iterable[Mapping[str, Any]
 
 
 def committed_at(table: Folder, version: int) -> float | None:
-    """Returns when a version was committed, or None if its entry was cleaned up. The time is in Unix seconds by the
-    file system's clock."""
+    """Returns when a version was committed (as `FolderFile.modified`), or None if its entry was cleaned up."""
     entry = table.find(entry_name(version))
     return None if entry is None else entry.modified
 

@@ -64,7 +64,7 @@ class DeltaLogReader:
         """Reads newer entries into `state`. Returns False if the whole log must be read again.
 
         If the last entry of `state` has changed, returns False, because the log was replaced. With `is_upon` (kctl has
-        just written the next entry), raises StorageUnusable instead, because the last entry was overwritten.
+        just written the next entry), a change means that the last entry was overwritten: raises StorageUnusable.
         """
         before, (name, stamp) = state.version, self._newest
         if (stamp is None and not is_upon) or not state.advance(self._table, MOST_ENTRIES):
@@ -114,8 +114,7 @@ class DeltaLogReader:
         )
 
     def confirm(self, version: int, written: bytes) -> LogState:
-        """Checks that the log still includes the entry just written, and returns the new state. Raises StorageUnusable,
-        LogUnreadable, OSError."""
+        """Checks that the log has this entry. Returns the new state. Raises StorageUnusable, LogUnreadable, OSError."""
         state, self._state = self._state, None
         assert state is not None
         if not self._is_read_on(state, is_upon=True):

@@ -57,8 +57,7 @@ class LogState:
 
     @classmethod
     def read(cls, table: Folder, below: int | None = None) -> LogState:
-        """Reads the newest version. If a checkpoint is damaged, falls back to an older one. Raises NoTable,
-        LogUnreadable, OSError."""
+        """Reads the newest version. Skips damaged checkpoints. Raises NoTable, LogUnreadable, OSError."""
         state = cls(log_files(table, below))
         try:
             state._replay(table)

@@ -3,7 +3,7 @@
 An action has a name and a 64-bit number, and survives checkpoints of the log. If two concurrent commits set the same
 name, the table accepts only the first. Every commit of a batch sets `kctl/CLUSTER/GROUP/TOPIC/N`, for each partition N,
 to the next offset. `…/version`, `…/topic-id-high` and `…/topic-id-low` have the other fields of `StoredOffset`. Before
-a batch stores dead letters of the partition, it sets `…/claim` to a random number to fence earlier batches.
+a batch stores dead letters of a partition, it sets `…/claim` to a random number to fence earlier batches.
 """
 
 import uuid
@@ -42,8 +42,7 @@ def read_offset(read: Callable[[str], int | None], owner: Binding, tp: TopicPart
 
 
 def transactions(owner: Binding, before: StoredOffset | None, after: StoredOffset) -> dict[str, int]:
-    """Returns the names and numbers that move a stored offset. They always include the next offset, so that concurrent
-    commits conflict."""
+    """Returns the changes from `before` to `after`, and always the next offset, so that concurrent commits conflict."""
     name = app_id(owner, after.tp)
     written = {name: after.next}
     if before is None or before.version != after.version:

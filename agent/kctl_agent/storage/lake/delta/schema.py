@@ -1,7 +1,7 @@
 """Checks a table's columns and features, and fits a batch's columns to the table.
 
-With `storage.merge_schema`, new columns are added, and are null in existing rows. Without it, new columns of decoded
-values are left out, and new columns of a transform are rejected. Numbers and dates are widened to the table's type.
+With `storage.merge_schema`, new columns are added, and are null in existing rows. Without it, new columns from a schema
+registry are left out, and new columns of a transform are rejected. Numbers and dates are widened to the table's type.
 Other changes of a type are rejected. A field inside a struct is never added.
 """
 
@@ -51,8 +51,8 @@ def nullable(type_: Any) -> Any:
 
 
 def unknown_type(type_: Any) -> str | None:
-    """Returns the first type within `type_` that some engines cannot read, such as an interval, or None. Includes types
-    that delta-rs accepts."""
+    """Returns the first type within `type_` that some engines cannot read, such as an interval, or None."""
+    # delta-rs accepts more types than other engines can read.
     if isinstance(type_, str):
         return None if type_ in TYPES or type_.startswith(("decimal", "timestamp_ntz")) else type_
     if type_["type"] not in ("struct", "array", "map"):
@@ -144,8 +144,8 @@ def check_features(path: Folder, state: LogState) -> None:
 
 
 def check_rewritable(path: Folder, state: LogState) -> None:
-    """Checks that the table's files may be replaced. Raises TableRefused if the table has deletion vectors, because
-    kctl would restore the deleted rows."""
+    """Checks that the table's files may be replaced. Raises TableRefused if the table has deletion vectors, because the
+    new files would include the deleted rows."""
     check_features(path, state)
     if VECTORS in state.features:
         raise TableRefused(

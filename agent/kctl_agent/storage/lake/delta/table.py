@@ -52,8 +52,8 @@ class Overtaken(StorageUnusable, code="compaction_overtaken"):
 
 @dataclass(slots=True)
 class CompactionBasis:
-    """The table's state before its files were listed, and the files removed after that. Before each commit, `check`
-    searches the log for conflicting changes. If two compactions replaced one file, its rows would be duplicated."""
+    """The table's state before its files were listed, and the files removed since. Before each commit, `check` searches
+    the log for conflicting changes. If two compactions replaced one file, its rows would be duplicated."""
 
     version: int
     committed_at: float | None
@@ -205,9 +205,8 @@ class LakeTable:
             return basis, list(table_files(table))
 
     def replace(self, removed: Sequence[TableFile], added: Sequence[DataFile], basis: CompactionBasis) -> int:
-        """Replaces files, and returns the new version. If `added` is empty, the rows of `removed` are deleted.
-        TableRefused and Overtaken mean that the table is unchanged. After other errors, only the log shows whether the
-        files were replaced."""
+        """Replaces files, and returns the new version. Without `added`, deletes the rows of `removed`. TableRefused and
+        Overtaken mean that the table is unchanged. After other errors, only the log shows the result."""
         names = {unquote(file.path) for file in removed}
 
         def decided(state: LogState) -> Iterator[dict[str, Any]]:
@@ -221,7 +220,7 @@ class LakeTable:
         return version
 
     def rewrite(self, change: Callable[[DeltaTable], int]) -> int:
-        """Runs an UPDATE or DELETE of delta-rs, and returns the result of `change`. Retries if another writer commits
+        """Runs `change`, an UPDATE or DELETE of delta-rs, and returns its result. Retries if another writer commits
         first. Raises StorageUnusable, TableRefused."""
         refused: Exception | None = None
         with self._lock, self.errors():

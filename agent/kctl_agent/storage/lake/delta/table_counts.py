@@ -1,5 +1,4 @@
-"""Counts a table's files, bytes and rows. Reads the log in parts, because delta-rs would load the list of all
-files into memory."""
+"""Counts a table's files, bytes and rows. Reads the log in parts, because delta-rs would load the whole file list."""
 
 import json
 import re

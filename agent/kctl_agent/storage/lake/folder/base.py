@@ -33,8 +33,7 @@ def check_size(name: str, size: int, most_bytes: int | None) -> None:
 
 @dataclass(frozen=True, slots=True)
 class FolderFile:
-    """A file in a folder. `modified` is Unix time by the clock of the file system or store. `stamp` changes with
-    each write."""
+    """A file. `modified` is Unix time by the clock of the file system or store. `stamp` changes with each write."""
 
     name: str
     size: int
@@ -75,7 +74,7 @@ class Folder(ABC):
     def check(self) -> None:
         """Checks the folder before the first write. Raises StorageUnusable, or TableRefused if it can never be used."""
 
-    def check_create(self) -> None:  # noqa: B027 - most places have what it takes
+    def check_create(self) -> None:  # noqa: B027 - most folders need no check
         """Checks that `create` works in this folder. Raises TableRefused."""
 
     @abstractmethod
@@ -116,8 +115,7 @@ class Folder(ABC):
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """Removes files, and folders that become empty. Returns the number of removed files, or in an object store
-        the number of `names`."""
+        """Removes files, and folders that become empty. Returns the number of files (object stores: of `names`)."""
 
     @abstractmethod
     def remove_all(self) -> None:
@@ -133,7 +131,7 @@ class Folder(ABC):
     def sync(self, names: Iterable[str]) -> None:
         """Makes these files, their folders and this folder durable. Ignores missing files."""
 
-    def sync_name(self) -> None:  # noqa: B027 - in an object store what is there stays
+    def sync_name(self) -> None:  # noqa: B027 - an object store needs no sync
         ...
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""A folder of this machine. Syncs files, because delta-rs and Spark do not."""
+"""A table's folder on this machine. Syncs files to the disk, because delta-rs and Spark do not."""
 
 import errno
 import os

@@ -44,7 +44,7 @@ _END = re.compile(r"(?s)\n\s*(Debug source:|0: ).*")
 
 class S3Folder(Folder):
     def __init__(self, store: ObjectStore, path: str, client: S3Store | None = None) -> None:
-        """`path` has no `/` at either end. `sibling` and `subfolder` share the client."""
+        """`path` has no `/` at either end."""
         self._store = store
         self._path = path
         self._given = client
@@ -118,8 +118,7 @@ class S3Folder(Folder):
         return any(file.name.split("/")[0] not in than for file in self.files())
 
     def make(self) -> None:
-        """Writes an object, because S3 has no empty folders."""
-        self.write(MADE, b"1")
+        self.write(MADE, b"1")  # S3 has no empty folders
 
     def exists(self) -> bool:
         return any(True for _ in self.files())

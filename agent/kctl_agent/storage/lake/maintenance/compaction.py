@@ -1,6 +1,6 @@
 """Compaction: merges small files into large ones, with one commit for each large file.
 
-A concurrent commit of a batch does not conflict. If an UPDATE, DELETE, MERGE or OPTIMIZE has changed the files, the
+Workers may commit batches meanwhile. If an UPDATE, DELETE, MERGE or OPTIMIZE has changed a file to be merged, the
 compaction stops. kctl does not use the compaction of delta-rs: its statistics make Spark skip rows with NaN, it reports
 success although another OPTIMIZE came first, and it does not sync files.
 """
@@ -61,8 +61,8 @@ class Compaction:
         """Groups small files by partition.
 
         Leaves out a partition's largest file if all smaller ones together have less than `share` times its size, and
-        repeats this with the next largest. A `share` of 1 avoids rewriting a large file for a few new rows. If no
-        partition has at least `least` files left, returns no groups.
+        repeats this with the next largest. A `share` of 1 avoids rewriting a large file for a few new rows. Returns
+        no groups if every partition has fewer than `least` files left.
         """
         by_partition: dict[tuple[str | None, ...], list[TableFile]] = {}
         for file in self.files:
@@ -75,8 +75,8 @@ class Compaction:
         return [group for group in groups if len(group) > 1]
 
     def inexact_files(self, besides: Iterable[Group]) -> list[Group]:
-        """Returns files whose statistics may hide rows with NaN, such as files of delta-rs. Leaves out `besides`.
-        Each file is its own group."""
+        """Returns files whose statistics may hide rows with NaN, such as files written by delta-rs. Each file is its
+        own group. Leaves out the files in `besides`."""
         taken = {file.path for group in besides for file in group}
         files = [file for file in self.files if file.path not in taken]
         with self._lake.errors(), ThreadPoolExecutor(AT_ONCE) as threads:

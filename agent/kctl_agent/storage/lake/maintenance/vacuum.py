@@ -20,8 +20,8 @@ def unused(lake: LakeTable, hours: int | None = None) -> list[FolderFile]:
     """Returns files that neither a version of the last `hours` nor a running batch uses. If `hours` is None, the
     table's configuration applies, by default 7 days. Raises StorageUnusable.
 
-    Leaves out the files of a batch while its plan exists, however long its process is frozen. Leaves out uncommitted
-    files of other writers only for `COMMIT_SECONDS`.
+    Leaves out the files of a batch as long as the batch has a plan (see `batch_plans`). Leaves out uncommitted files
+    of other writers only for `COMMIT_SECONDS`.
     """
     plans.sweep(lake)
     with lake.latest() as table:
