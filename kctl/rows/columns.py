@@ -209,8 +209,8 @@ class PartitionColumns:
 
 def lag_from(committed: Ints, start: Ints, position: Ints | None, reset: ResetPolicy) -> Ints:
     """Returns the offsets from which lag is counted: the committed offsets. Without a commit, lag counts from `start`
-    (policy `earliest`) or from `position` (other policies)."""
-    first = start if reset is ResetPolicy.EARLIEST else position
+    (policy `earliest`) or from `position` (`latest`). With `none`, lag is unknown without a commit."""
+    first = {ResetPolicy.EARLIEST: start, ResetPolicy.LATEST: position}.get(reset)
     return committed if first is None else np.where(committed == ABSENT, first, committed)
 
 
