@@ -25,6 +25,6 @@ def left() -> float:
 
 
 def allows(seconds: float) -> bool:
-    """Returns whether `seconds` are left for a step, or at least half of the time given to `begin`."""
+    """Returns whether `seconds` are left for a step. In the first half of the whole time, any step is allowed."""
     all_of_it: float = getattr(_of, "seconds", _NEVER)
     return left() >= min(seconds, all_of_it / 2)

@@ -7,8 +7,8 @@ For the workers that put messages:
   the stored offset is rejected, because the messages in between would be lost.
 - **Only `init_offsets` moves a stored offset backwards.** It also increases the offset's `version`. A put with the old
   version is rejected, so a worker that was frozen cannot interfere with the partition's next owner.
-- **One storage, one group.** `bind` ties a storage to one group of one cluster. Only a Delta table can keep stored
-  offsets of several groups and clusters.
+- **One storage, one group.** `bind` ties a storage to one group of one cluster, unless it is a Delta table. A table
+  can keep stored offsets of several groups and clusters.
 - **Durable once the writer is closed.** Only then commit to Kafka. `stored_offsets` returns only durable offsets.
 
 For the sinkers that claim messages:

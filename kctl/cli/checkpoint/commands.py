@@ -70,7 +70,7 @@ COMMANDS: dict[str, Command] = {
             "Without --follow the job must have ended: the command reads the checkpoint twice, --interval apart, and "
             "stops with exit code 26 if a batch was planned or committed in between. A job without new messages writes "
             "nothing, so it looks as if it had ended: stop it first. A batch that was planned but not committed is "
-            "read again, as Spark would do; REPEATED counts its offsets. If messages were deleted unread, and for new "
+            "read again, as Spark would do; REPEATED shows its offsets. If messages were deleted unread, and for new "
             "partitions, it commits the log start. It does not change a group with members (exit code 24).",
         ),
     )

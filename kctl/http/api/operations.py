@@ -63,7 +63,7 @@ async def listed(request: Request) -> dict[str, Any]:
 
 @router.get("/operations/types", summary="The operations that you can submit, with their parameters")
 async def types(request: Request) -> dict[str, Any]:
-    """If an operation has the parameter `dry_run`, it can report its changes without making them."""
+    """Returns the operations. One with the parameter `dry_run` can report its changes without making them."""
     found = _operations(request).types.values()
     return {"rows": [described(each) for each in found if each.changes]}
 

@@ -1,7 +1,7 @@
 """Requests that return their responses as bytes, because kafka-python decodes 100,000 partitions too slowly.
 
-The functions decode single values of Kafka's flexible encoding (KIP-482). Each function also returns where the next
-value begins. Pure.
+To decode these bytes, the functions read single values of Kafka's flexible encoding (KIP-482). Each function returns
+where the next value begins. Pure.
 """
 
 import struct

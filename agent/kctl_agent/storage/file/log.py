@@ -33,7 +33,7 @@ _FORGET = "import sys; open(sys.argv[1], 'r+b').write(bytes(int(sys.argv[2])))"
 
 @contextmanager
 def noting_disk_errors(path: Path) -> Iterator[None]:
-    """Records SQLite's disk errors, because the kernel may not report them to kctl's own descriptor."""
+    """Records disk errors of SQLite in this block, because the kernel may report them to SQLite's descriptor only."""
     try:
         yield
     except sqlite3.Error as error:

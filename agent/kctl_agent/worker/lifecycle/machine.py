@@ -140,7 +140,7 @@ class Lifecycle:
 
     @property
     def is_drained(self) -> bool:
-        """Whether no batch runs and no batch will start while this member keeps its partitions."""
+        """Whether all batches have ended, and none will start before the assignment changes."""
         return not self._is_rebalancing and all(phase is Phase.DRAINED for phase in self.queries.values())
 
     def left_out(self, seconds: float, now: float) -> dict[TopicPartition, str]:

@@ -70,7 +70,8 @@ def needs_rows(selection: Selection) -> bool:
 
 
 def reading(table_id: str, version: int) -> str:
-    """Identifies one pass over a partition. A seek or a recreated topic begins a new pass, which may repeat offsets."""
+    """Returns the id of one reading of a partition. `version` is the stored offset's. A seek or a recreated topic
+    begins a new reading, which may repeat offsets."""
     return f"{table_id}/{version}"
 
 
