@@ -89,8 +89,7 @@ class MemberCounts:
     def read(
         self, connection: ClusterConnection, groups: Mapping[tuple[int, str], list[str]]
     ) -> dict[str, int | KctlError]:
-        """Returns each group's number of members, or its error. Asks all brokers at once. `groups` maps
-        (coordinator, type) to names."""
+        """Returns each group's number of members, or its error. `groups` maps (coordinator, type) to names."""
         known = {key: names for key, names in groups.items() if key[1] in _KINDS}
         requests = [
             (node, self._requests.of(node, names, _count_request) if kind == "classic" else _KINDS[kind].request(names))

@@ -84,8 +84,7 @@ class Pauses:
         return {"paused": self.scopes(name)}
 
     def add(self, worker: str | None, topic: str | None, partition: int | None, by: str) -> Pause:
-        """Stores and returns a pause. If the target has one already, returns that one. Raises OperationRefused if the
-        file cannot be written."""
+        """Stores a pause, if the target has none, and returns it. Raises OperationRefused if the file is unwritable."""
         pause = Pause(worker, topic, partition, by, time.time())
         if pause.key not in self._pauses:
             self.replace([*self._pauses.values(), pause])

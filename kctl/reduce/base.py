@@ -141,8 +141,7 @@ def union(kind: type[R], listed: str, *key: str) -> Reducer[R, R]:
 
 
 def block_size(answers: Sequence[Answer[StorageReply]], _brokers: BrokerSnapshot) -> StorageReply:
-    """Adds up the workers' storage counts and sizes. Counts a shared storage once. Leaves out workers that have
-    not opened their storage yet."""
+    """Adds up storage counts and sizes. Counts a shared storage once. Leaves out storages that are not open yet."""
     counts = [(answer.sender, aged(answer.result, answer.kept_seconds), answer.age_seconds) for answer in answers]
     rows: list[Answer[tuple[StorageReply, ...]]] = [
         Answer(sender, (row,), max(age, _age(row))) for sender, row, age in counts

@@ -114,8 +114,7 @@ _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 
 
 class ShadowGroup:
-    """A consumer group without members. kctl commits to it how far an application has read, so that ordinary tools can
-    show the lag. Not thread-safe."""
+    """A group without members, to which kctl commits an application's progress for ordinary tools. Not thread-safe."""
 
     def __init__(self, admin: Any, group: str) -> None:
         self._admin = admin

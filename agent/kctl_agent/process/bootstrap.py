@@ -112,8 +112,7 @@ def log_trace(error: BaseException, *expected: type[Exception]) -> None:
 
 
 def loaded(setting: str, name: str, folder: Path | None) -> Any:
-    """Imports `name`, a `module:attribute`. Searches `folder` first. If the attribute is a class, returns an instance.
-    Raises BootstrapError."""
+    """Imports `module:attribute`, from `folder` first. If it is a class, returns an instance. Raises BootstrapError."""
     if folder is not None and str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     module, _, attribute = name.partition(":")

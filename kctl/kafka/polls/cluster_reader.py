@@ -126,8 +126,7 @@ class CommittedReader:
     def read(
         self, connection: ClusterConnection, groups: Mapping[int, list[str]]
     ) -> dict[str, GroupOffsets | KctlError]:
-        """Returns each group's committed offsets, or its error. The keys of `groups` are coordinators. Leaves out
-        partitions without an offset."""
+        """Returns each group's committed offsets, or its error. `groups` maps coordinators to names."""
         requests = [(node, self._requests.of(node, names, fetch_all)) for node, names in groups.items()]
         found: dict[str, GroupOffsets | KctlError] = {}
         for (node, names), answer in zip(groups.items(), connection.ask_each(requests), strict=True):

@@ -99,8 +99,7 @@ class OperationLog:
         return list(reversed(self._operations.values()))
 
     async def listed(self, seconds: float, *, is_local: bool = False) -> tuple[list[JsonObject], list[Failed]]:
-        """Returns the operations, newest first, and the hosts that did not answer. If other hosts are asked, each
-        operation has its `host`."""
+        """Returns operations, newest first, and the hosts that did not answer. Asks all hosts unless `is_local`."""
         rows = [operation.to_row() for operation in self.all()]
         if is_local or (hosts := self._context.hosts) is None:
             return rows, []

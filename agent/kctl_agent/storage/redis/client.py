@@ -196,8 +196,7 @@ class RedisSession:
         return self._scripts[name]
 
     def run_once(self, name: str, *args: object) -> Any:
-        """Runs a script whose change must not be made twice. Passes a token, by which the script recognizes a
-        call that redis-py repeats."""
+        """Runs a script whose change must not be made twice. By a token, the script recognizes a repeated call."""
         return self.run(name, uuid.uuid4().hex, *args)
 
     def server_time(self) -> float:
