@@ -39,7 +39,7 @@ class Peers:
         self.use(access)
 
     def use(self, access: PeersAccess) -> None:
-        """Switches to other tokens and certificates. Other certificates of `ca` need new connections. Raises OSError."""
+        """Switches to other tokens and certificates. New certificates of `ca` need new connections. Raises OSError."""
         authorities = None if access.ca is None else Path(access.ca).read_bytes()
         self._context = ssl.create_default_context(cafile=access.ca)
         if authorities != self._authorities:

@@ -289,8 +289,8 @@ def share_starts(
 ) -> dict[str, dict[Partition, Committed] | KctlError]:
     """Returns the start offsets of each share group (KIP-932), or its error.
 
-    Members may have processed messages above the start, so kctl does not compute the lag. Brokers report it since Kafka
-    4.2 (KIP-1226).
+    Since Kafka 4.2, brokers report the lag (KIP-1226). Before, it counts from the start offset, above which members may
+    already have processed messages.
     """
     from kctl.kafka.protocol.messages import DescribeShareGroupOffsetsRequest
 

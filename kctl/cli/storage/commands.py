@@ -200,7 +200,7 @@ COMMAND = CommandGroup(
                 CONFIG,
                 Option(
                     ("--cancel",),
-                    "for a table: turn requeued messages that no worker has taken yet back into dead letters",
+                    "for a table: turn requeued messages that are not in the table yet back into dead letters",
                     "flag",
                 ),
                 *(_LEASED if each.parameter == "older_than_seconds" else each for each in OF_PENDING),

@@ -139,7 +139,7 @@ class ClusterConnection:
         raise diagnose(problem, self.access, min(self.deadline.left_seconds + 1.0, 5.0))
 
     def metadata(self, topics: Iterable[str] | None) -> Any:
-        """Returns Metadata of `topics` (None: all). Updates `brokers`, `controller_id`, `cluster_id`. Raises KctlError."""
+        """Returns Metadata of `topics` (None: all). Updates this object's brokers and ids. Raises KctlError."""
         requested = None if topics is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(
             topics=requested,
