@@ -111,8 +111,8 @@ class AccessRights:
 
 def access_of(http: HttpSection, folder: Path, *, others_may_read: bool = False) -> AccessRights:
     """Returns the access rights of `http`, whose paths are relative to `folder`. Unless `others_may_read` is true,
-    other users of this machine may read only probes and metrics without a token. Other answers may quote messages. An
-    address that is not loopback needs a token, and TLS or `http.insecure`. Raises ConfigError."""
+    other users of this machine can read only probes and metrics without a token, because other answers can quote
+    messages. An address that is not loopback needs a token, and TLS or `http.insecure`. Raises ConfigError."""
     is_loopback = address_of(http.host).is_loopback
     files = {"http.token_file": http.token_file, "http.read_token_file": http.read_token_file}
     tokens = tuple(

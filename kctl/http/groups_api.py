@@ -118,7 +118,7 @@ class GroupsSource(GroupsView):
 
 
 def groups_app(source: GroupsSource, access: AccessRights) -> App:
-    """Makes the HTTP application of `kctl exporter`. As for a fleet, `Guard` checks every request."""
+    """Makes the HTTP application of `kctl exporter`. `Guard` checks every request, as for a fleet."""
     app = FastAPI(title="kctl exporter", version=__version__, docs_url=None, redoc_url=None, responses=RESPONSES)
     app.state.source = app.state.groups = source
     app.state.serves = lambda: "groups"

@@ -47,8 +47,8 @@ class PauseReading(ScopedOperation, rpc="pause", for_all_hosts=True, limit_secon
 
     Workers stay in their group and keep their partitions. Sinkers still handle stored messages of a paused topic. The
     pause survives rebalances and restarts of workers and of the master. `kctl status` shows who paused what, and when.
-    With several hosts, `--topic` applies to all hosts, unless you pass `--host`. `--all` applies to this host, or with
-    `--host all` to all hosts.
+    With several hosts, `--topic` applies to all hosts, unless you pass `--host`. `--all` applies to this host only.
+    For all hosts, add `--host all`.
 
     kctl pause --topic orders --partition 3
     kctl pause --worker sinker-0

@@ -114,7 +114,7 @@ _EMPTY: Final = frozenset({"Empty", "Dead", ""})
 
 
 class ShadowGroup:
-    """A group without members, to which kctl commits an application's progress for ordinary tools. Not thread-safe."""
+    """A group without members. kctl commits an application's progress to it, so that tools see it. Not thread-safe."""
 
     def __init__(self, admin: Any, group: str) -> None:
         self._admin = admin

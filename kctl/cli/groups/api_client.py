@@ -50,7 +50,7 @@ class GroupsApi:
         return self._get(f"/api/v1/groups/{urllib.parse.quote(name, safe='')}", {"cluster": cluster})
 
     def advice(self, cluster: str | None, name: str) -> dict[str, Any]:
-        """Returns the advice on a group. Raises the errors of `group`, and IncompleteAnswer for unknown advice."""
+        """Returns advice on a group. Raises the errors of `group`, and IncompleteAnswer until there is advice."""
         return self._get("/api/v1/group-advice", {"cluster": cluster, "group": name})
 
     def _get(self, path: str, params: Mapping[str, Any]) -> dict[str, Any]:

@@ -69,8 +69,8 @@ class BatchPut(ABC):
 
     @abstractmethod
     def put(self, frame: DataFrame, ranges: Mapping[tuple[str, int], BatchRange], token: str) -> PutDone:
-        """Stores a batch of the frame that `stream` returned, and moves stored offsets to the ends of `ranges`. An
-        executor's exception begins with `token` if it is kctl's own. Runs on a callback thread."""
+        """Stores a batch of the frame that `stream` returned, and moves stored offsets to the ends of `ranges`. If
+        kctl raises an error on an executor, the message begins with `token`. Runs on a callback thread."""
 
 
 class BlockPut(BatchPut):

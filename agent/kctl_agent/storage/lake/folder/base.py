@@ -115,7 +115,7 @@ class Folder(ABC):
 
     @abstractmethod
     def remove(self, names: Iterable[str]) -> int:
-        """Removes files, and folders that become empty. Returns the number of files (object stores: of `names`)."""
+        """Removes files, and folders that become empty. Returns how many it removed (S3: how many it was given)."""
 
     @abstractmethod
     def remove_all(self) -> None:
