@@ -33,8 +33,7 @@ def table_folders(config: Config) -> Iterator[tuple[str, Path]]:
 
 
 def storage_settings(config: Config) -> dict[str, Any]:
-    """Returns the settings of the storage as JSON types. An empty `namespace` becomes the name of the consumer group,
-    so that two groups can share one Redis."""
+    """Returns the storage's settings as JSON types. An empty `namespace` becomes the group, for a shared Redis."""
     storage, folder = config.storage, config.path.parent
     given = {each.name: as_json(getattr(storage, each.name)) for each in fields(storage) if each.name not in _NOT_SENT}
     sizes = {name: size_bytes(given[name]) or 0 for name in ("block_bytes", "limit_bytes", "target_file_bytes")}

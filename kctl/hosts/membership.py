@@ -48,8 +48,7 @@ class Seen:
 
 
 class HostsMember:
-    """This master's membership in the group of masters. Runs its own thread, `kctl-hosts`. Any thread may read `seen`,
-    because it is replaced and never mutated."""
+    """This master's membership in the group of masters, on the thread `kctl-hosts`. Any thread may read `seen`."""
 
     def __init__(self, access: ClusterAccess, group: str, topic: str, me: Host, forget_seconds: float) -> None:
         """`topic` must exist, because a consumer must subscribe to a topic. No partition of it is assigned or read."""

@@ -180,8 +180,7 @@ _PORT = re.compile(r":\d+\Z")
 
 
 def hosts_of(config: Config, port: int) -> Hosts | None:
-    """Returns the connection to the fleet's other hosts, not yet started, or None if the fleet runs on one host. `port`
-    is the HTTP port. Raises ConfigError."""
+    """Returns the connection to other hosts, not yet started, or None for a fleet on one host. Raises ConfigError."""
     settings = config.hosts
     if not settings.url:
         return None

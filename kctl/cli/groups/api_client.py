@@ -40,8 +40,7 @@ class GroupsApi:
     token_file: Path | None = None
 
     def groups(self, cluster: str | None, patterns: Sequence[str], sort: str, limit: int) -> dict[str, Any]:
-        """Returns the groups that match `patterns` (globs). Raises UsageError, ClusterMissing, ConfigError
-        (unreadable token file), NoMaster."""
+        """Returns groups that match `patterns` (globs). Raises UsageError, ClusterMissing, ConfigError, NoMaster."""
         return self._get("/api/v1/groups", {"cluster": cluster, "group": list(patterns), "sort": sort, "limit": limit})
 
     def group(self, cluster: str | None, name: str) -> dict[str, Any]:

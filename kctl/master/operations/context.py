@@ -79,8 +79,7 @@ async def _nothing() -> None: ...
 
 @dataclass(slots=True)
 class Context:
-    """The parts of the master on which operations act. Belongs to the master's event loop. `config` changes with the
-    operations `scale` and `reload`."""
+    """The parts of the master on which operations act, on its event loop. `scale` and `reload` change `config`."""
 
     config: Config
     supervisor: Supervisor

@@ -30,8 +30,7 @@ _WAITS = Outcome("waiting", "the running batch is finished first")
 
 
 class HalfMoved(Exception):
-    """A seek may have moved the group's offset, but did not move the stored offset. If the group's offset has moved,
-    the next query starts at that offset."""
+    """A seek did not move the stored offset. If it moved the group's offset, the next query starts there."""
 
 
 @dataclass(eq=False)
