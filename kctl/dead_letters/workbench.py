@@ -30,8 +30,8 @@ T = TypeVar("T")
 _DONE = MappingProxyType({"requeue": "requeued", "delete": "deleted", "send": "sent"})
 THREADS = 3  # two for reading, one for a change
 MOST_WAITING = 8
-_MESSAGES = frozenset({"key", "text"})
-"""Filters that quote messages. Only the audit log has them, because more people may read the list of operations."""
+_MESSAGES = frozenset({"key", "text", "traceback"})
+"""Filters that may quote messages. Only the audit log has them, because more people may read the list of operations."""
 Attend: TypeAlias = Callable[[str, dict[str, Any], str, Callable[[], object]], Callable[..., object]]
 """Lists an operation: (name, parameters, token name, function that stops the operation) -> function that takes its
 text, and at the end its state."""

@@ -382,7 +382,7 @@ async def test_a_change_is_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(numbered_dead_letters, "PAGE", 2)
     held = Held(bench.storage.path)
     operations = OperationLog({}, cast("Any", None), bench.audit_log)
-    chosen = {"filter": {"text": "v", "offset_from": 0}, "count": 2}
+    chosen = {"filter": {"text": "v", "traceback": "v", "offset_from": 0}, "count": 2}
     async with bench.client(bench.workbench(held, operations.attend), operations=operations) as client:
         await client.post("dead-letters/requeue", json={**chosen, "count": 9})
         changing = asyncio.create_task(client.post("dead-letters/delete", json={"filter": {}, "count": 7}))
@@ -400,7 +400,8 @@ async def test_a_change_is_cancelled(bench: Bench, monkeypatch: pytest.MonkeyPat
     assert [error_of(each) for each in too_late] == [(409, "operation_refused"), (404, "no_such_operation")]
     assert (refused["operation"], refused["state"]) == ("dead letters requeue", "failed")
     assert refused["by"] == "http token ann"
-    assert refused["params"] == {"offset_from": 0, "text": "(in the audit log)", "count": 9}
+    hidden = "(in the audit log)"
+    assert refused["params"] == {"offset_from": 0, **dict.fromkeys(("text", "traceback"), hidden), "count": 9}
     assert (under_way["params"], under_way["state"], cancelled.status_code) == ({"count": 7}, "running", 202)
     assert (steps[0], steps[-1]["error"]["code"]) == ({"done": 2}, "operation_failed")
     assert ended["text"] == (
