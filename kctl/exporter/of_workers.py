@@ -74,7 +74,7 @@ METRICS: tuple[Metric, ...] = (
     Single(
         name="kctl_worker_restarts_total",
         labels=(*_WORKER, "reason"),
-        sentence="Restarts of the worker or sinker by the supervisor, by cause.",
+        sentence="Restarts of the process by the supervisor, by cause.",
         samples=lambda snapshot: [
             ((worker.name, reason), count)
             for worker in snapshot.supervised
