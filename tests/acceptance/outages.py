@@ -371,7 +371,7 @@ def restart_of_the_engine(bench: Bench) -> None:
 
 
 def reload(bench: Bench) -> None:
-    """A changed configuration is reloaded, and all processes restart with it, one after another."""
+    """A changed configuration is reloaded, then all processes are restarted one after another."""
     text = bench.fleet.config.read_text()
     bench.fleet.config.write_text(text.replace("[workers]\n", "[workers]\nmax_records_per_batch = 5000\n", 1))
     bench.fleet.kctl("reload")
