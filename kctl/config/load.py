@@ -272,7 +272,8 @@ def _line_first(message: str, text: str) -> str:
     what, _, where = message.rstrip(")").rpartition(" (at ")
     if where == "end of document":
         where = f"line {text.count(chr(10)) + (not text.endswith(chr(10)))}"
-    return f"{where}: {what}" if what else message
+    hint = "; a text needs quotes" if what.startswith(("Invalid value", "Expected newline")) else ""
+    return f"{where}: {what}{hint}" if what else message
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -160,7 +160,11 @@ UNUSABLE = (
     [
         ('[kafak]\ngroup = "a"', "there is no section [kafak]; the nearest is `kafka`"),
         ("kafka = 1", "`kafka` is a section: write [kafka] and its keys below"),
-        ("[kafka]\ngroup = \n", "line 2, column 9: Invalid value"),
+        ("[kafka]\ngroup = \n", "line 2, column 9: Invalid value; a text needs quotes"),
+        (
+            "at = 1.2.3.4\n",
+            "line 1, column 9: Expected newline or end of document after a statement; a text needs quotes",
+        ),
         ("[kafka", "line 1: Expected ']' at the end of a table declaration"),
         (KAFKA.replace('["t"]', "[]"), f"kafka.topics is [], {TOPIC_NAMES}"),
         (KAFKA.replace('["t"]', '["t", "or ders"]'), f'kafka.topics has "or ders", {TOPIC_NAMES}'),
