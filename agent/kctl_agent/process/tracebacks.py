@@ -1,5 +1,6 @@
 """Formats tracebacks of the user's code as bounded text for logs and dead letters, without values of variables."""
 
+import importlib
 import os
 import sys
 import traceback
@@ -13,6 +14,7 @@ _MAX_FRAMES = 30
 MAX_SHOWN_CHARACTERS = 200
 
 _OWN_FOLDER = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_NOT_THE_USERS = (_OWN_FOLDER, "<frozen importlib", str(importlib.__file__))
 
 
 def traceback_of(error: BaseException, *, own_frames: bool = False) -> str:
@@ -74,7 +76,7 @@ def _leave_out_own(formatted: traceback.TracebackException) -> None:
         if each is None or id(each) in seen:
             continue
         seen.add(id(each))
-        each.stack[:] = [frame for frame in each.stack if not frame.filename.startswith(_OWN_FOLDER)]
+        each.stack[:] = [frame for frame in each.stack if not frame.filename.startswith(_NOT_THE_USERS)]
         waiting += [each.__cause__, each.__context__, *(each.exceptions or ())]
 
 

@@ -153,6 +153,7 @@ def test_a_bad_handler_ends_a_start(code: str, complaint: str, tmp_path: Path, m
 
     assert f"sinkers.handler '{name}:handle'" in str(raised.value)
     assert complaint in str(raised.value)
+    assert "importlib" not in traceback_of(raised.value)
 
 
 def parse(amount: str) -> int:
