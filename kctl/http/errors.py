@@ -113,7 +113,7 @@ def answer_errors_in_one_shape(app: FastAPI) -> None:
         return internal_error()  # Starlette re-raises it, and the guard logs it
 
 
-def known_parameters(request: Request) -> None:
+async def known_parameters(request: Request) -> None:
     """Rejects query parameters that the route does not have. Raises BadParams."""
     known = _query_parameters(request.scope["route"].dependant)
     for name in request.query_params.keys() - known:
