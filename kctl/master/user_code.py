@@ -1,18 +1,22 @@
-"""Checks that the configured handler and transform can be imported, each in its own process."""
+"""Checks that the configured handler and transform are safe, and can be imported, each in its own process."""
 
 from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from contextlib import suppress
+from pathlib import Path
 from tempfile import TemporaryFile
 from typing import TYPE_CHECKING
 
 from kctl.children import child_environment, python_module
 from kctl.errors import ConfigError
+from kctl.ownership import check_mode, refuse_others
 
 if TYPE_CHECKING:
     from kctl.config.sections import Config
@@ -21,8 +25,26 @@ _GRACE_SECONDS = 2.0
 _SHOWN_BYTES = 8 * 1024
 
 
+def check_code(config: Config) -> None:
+    """If a handler or transform is set, checks that its code and the configuration's folder are not world-writable. As
+    root, also checks that no other user can change them. Raises RunDirUnusable or ConfigError."""
+    for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
+        for each in _code_of(name, config.path.parent) if name else ():
+            if each.exists():
+                refuse_others(each)
+                check_mode(setting, each, stat.S_IMODE(each.stat().st_mode))
+
+
+def _code_of(name: str, folder: Path) -> Iterator[Path]:
+    yield folder
+    for part in name.partition(":")[0].split("."):
+        folder /= part
+        yield from (folder, Path(f"{folder}.py"))
+
+
 def check_handler(config: Config, timeout_seconds: float) -> None:
-    """Imports the handler. If that fails, writes the traceback to stderr and raises ConfigError."""
+    """Imports the handler, after `check_code`. If that fails, writes the traceback to stderr and raises ConfigError."""
+    check_code(config)  # never run code that another user could change
     _check("handler", "sinkers.handler", config.sinkers.handler, config, timeout_seconds)
 
 

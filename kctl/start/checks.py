@@ -23,7 +23,7 @@ from kctl.kafka.client.access import of_fleet
 from kctl.master.launch import names
 from kctl.master.process import kill_session, remove_socket
 from kctl.master.user_code import check_handler
-from kctl.ownership import check_mode, refuse_others
+from kctl.ownership import check_mode
 from kctl.secrets import cluster_secret
 from kctl_agent import paths
 from kctl_agent.errors import PathError
@@ -87,7 +87,7 @@ def refusals(config: Config, timeout_seconds: float = 30.0) -> Iterator[KctlErro
         _check_kernel,
         lambda: _check_socket_paths(config.fleet.run_dir, names(config)),
         lambda: cluster_secret(config),
-        lambda: _check_code(config, timeout_seconds),
+        lambda: check_handler(config, timeout_seconds),
         lambda: of_fleet(config),
         lambda: access_of(config.http, config.path.parent),
         lambda: _check_jars(config),
@@ -114,11 +114,6 @@ def _check_kernel() -> None:
             "the kernel does not show which user owns a TCP connection, and kctl needs that to keep other users out "
             "of its JVMs: run modprobe tcp_diag, for a container on its host"
         )
-
-
-def _check_code(config: Config, timeout_seconds: float) -> None:
-    check_code(config)  # never run code that another user could change
-    check_handler(config, timeout_seconds)
 
 
 def _check_socket_paths(run_dir: Path, supervised: list[str]) -> None:
@@ -217,23 +212,6 @@ def check_folders(config: Config) -> dict[Path, int]:
         check_mode(setting, folder, mode)
         modes[folder] = mode
     return modes
-
-
-def check_code(config: Config) -> None:
-    """If a handler or transform is set, checks that its code and the configuration's folder are not world-writable. As
-    root, also checks that no other user can change them. Raises RunDirUnusable or ConfigError."""
-    for setting, name in (("sinkers.handler", config.sinkers.handler), ("workers.transform", config.workers.transform)):
-        for each in _code_of(name, config.path.parent) if name else ():
-            if each.exists():
-                refuse_others(each)
-                check_mode(setting, each, stat.S_IMODE(each.stat().st_mode))
-
-
-def _code_of(name: str, folder: Path) -> Iterator[Path]:
-    yield folder
-    for part in name.partition(":")[0].split("."):
-        folder /= part
-        yield from (folder, Path(f"{folder}.py"))
 
 
 def _own_folders(config: Config) -> tuple[tuple[str, Path], ...]:

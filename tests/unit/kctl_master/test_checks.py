@@ -9,7 +9,8 @@ import kctl.start.checks
 from kctl.children import PRIVATE
 from kctl.config.load import load
 from kctl.errors import RunDirUnusable, StartError
-from kctl.start.checks import check_code, check_folders, make_folders, refusals
+from kctl.master.user_code import check_code
+from kctl.start.checks import check_folders, make_folders, refusals
 from kctl.start.master import announced
 from kctl_agent.storage.lake.folder import LocalFolder
 from tests.configurations import KAFKA, loaded
